@@ -1,0 +1,36 @@
+# The two commands of README.md are `make demo` and `make test`; `make help` lists the rest.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup demo test lint p4 clean
+
+help: ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+setup: $(STAMP) ## make .venv with the pinned dependencies and the `mrcfab` command
+
+$(STAMP): requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("mrcfab needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: setup ## an MRC all-reduce over a 4-plane SRv6 fabric while two links die
+	$(BIN)/mrcfab run scenarios/demo.yaml --out out/demo
+
+test: setup ## all tests
+	$(BIN)/pytest
+
+lint: setup ## ruff and the strict type checker
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+p4: setup ## recompile p4src/ (a p4c on the PATH, else the p4lang/p4c container)
+	$(BIN)/python p4src/build.py
+
+clean: ## remove what was built here
+	rm -rf $(VENV) out *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
