@@ -30,7 +30,7 @@ lint: setup ## ruff and the strict type checker
 	$(BIN)/mypy
 
 p4: setup ## recompile p4src/ (a p4c on the PATH, else the p4lang/p4c container)
-	$(BIN)/python p4src/build.py
+	$(BIN)/python p4src/compile.py
 
 clean: ## remove what was built here
 	rm -rf $(VENV) out *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
