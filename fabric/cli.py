@@ -1,0 +1,118 @@
+"""`mrcfab`: the commands of every room under one name. Exit codes: 0 done, 1 failed, 2 bad input."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+from controller.cli import routes_app, topo_app
+from controller.topology import Topology
+from controller.yaml_file import FileError
+from fabric import results
+from fabric.run import Run, RunError
+from switch_model.device import Device
+from switch_model.server import P4RuntimeServer
+
+FAILED = 1
+BAD_INPUT = 2
+
+app = typer.Typer(
+    help="An open, runnable MRC fabric: P4 switches, P4Runtime controller, MRC NICs.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(topo_app, name="topo")
+app.add_typer(routes_app, name="routes")
+
+
+@app.command()
+def run(
+    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="The scenario file.", show_default=False)],
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write summary.json there.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Instead of the scenario's seed.", show_default=False)] = None,
+) -> None:
+    """Run a scenario in virtual time: fabric up, routes pushed, work, faults, results.
+
+    Example: mrcfab run scenarios/demo.yaml --out out/demo
+    """
+    try:
+        prepared = Run(scenario, seed)
+        with Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            disable=not sys.stderr.isatty(),
+        ) as bar:
+            task = bar.add_task(prepared.scenario.name, total=prepared.workload.total_bytes)
+            result = prepared.execute(lambda done, total: bar.update(task, completed=done, total=total))
+    except FileError as error:
+        _fail(str(error), BAD_INPUT)
+    except RunError as error:
+        _fail(str(error), FAILED)
+    results.show(result, Console())
+    if out is not None:
+        try:
+            typer.echo(f"summary: {result.save(out)}")
+        except OSError as error:
+            _fail(f"{out}: {error.strerror}", FAILED)
+    raise typer.Exit(0 if result.verified else FAILED)
+
+
+@app.command()
+def up(
+    file: Annotated[Path, typer.Argument(metavar="TOPOLOGY", help="The topology file.", show_default=False)],
+) -> None:
+    """Serve a topology's switches over P4Runtime until Ctrl-C, at the addresses that the file gives them.
+
+    Example: mrcfab up demo.yaml, and in another terminal: mrcfab routes push demo.yaml
+    """
+    try:
+        topo = Topology.load(file)
+    except FileError as error:
+        _fail(str(error), BAD_INPUT)
+    try:
+        asyncio.run(_serve(topo))
+    except (OSError, RuntimeError) as error:
+        _fail(f"{file}: {error}", FAILED)
+
+
+async def _serve(topo: Topology) -> None:
+    devices: dict[str, list[Device]] = defaultdict(list)
+    for switch in topo.switches():
+        devices[switch.control.address].append(Device(switch.control.device_id, name=switch.name))
+    servers = []
+    try:
+        for address, at_address in devices.items():
+            server = P4RuntimeServer(at_address)
+            servers.append(server)
+            bound = await server.start(address)
+            typer.echo(f"{bound}: {len(at_address)} switches, {at_address[0].name} to {at_address[-1].name}")
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        typer.echo("serving P4Runtime, Ctrl-C ends it")
+        await stop.wait()
+    finally:
+        for server in servers:
+            await server.stop()
+
+
+def _fail(reason: str, code: int) -> NoReturn:
+    typer.echo(reason, err=True)
+    raise typer.Exit(code)
+
+
+def main() -> None:
+    """The console script."""
+    app()

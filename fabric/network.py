@@ -1,0 +1,122 @@
+"""A fabric in virtual time, built from a topology: embedded P4 switches, MRC NICs and the links between them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from controller.path_files import path_file
+from controller.topology import LinkSpec, Topology
+from fabric.events import EventList
+from fabric.links import Frame, Link, LinkState, Wire
+from fabric.nodes import NicNode, SwitchNode
+from nic_model.congestion import CongestionControl
+from nic_model.ev import EvEvent, EvProfile
+from nic_model.nic import Nic
+from switch_model.device import Device
+
+FULL_FRAME = 4262
+"""Bytes of a 4096-byte data packet with its SRv6 headers, FCS, preamble and gap."""
+CONTROL_FRAME = 178
+"""Bytes of a SACK, likewise."""
+
+
+class UnknownLinkError(LookupError):
+    """Two nodes that are not joined by a link. str() says which."""
+
+
+class Fabric:
+    """`topo` in virtual time. Its switches have no pipeline and no entries until a controller pushes them.
+
+    Every random choice comes from `seed`, by a stream of its own for each NIC and each link.
+    """
+
+    def __init__(
+        self,
+        topo: Topology,
+        *,
+        seed: int,
+        ev_profile: EvProfile,
+        congestion: Callable[[int], CongestionControl],
+        ev_listener: Callable[[str, EvEvent], None] | None = None,
+    ) -> None:
+        self.topo = topo
+        self.events = EventList()
+        self.switches = {
+            spec.name: SwitchNode(Device(spec.control.device_id, name=spec.name, seed=seed), spec.plane, self.events)
+            for spec in topo.switches()
+        }
+        self.nics: dict[str, NicNode] = {}
+        for row in range(topo.rows):
+            paths = path_file(topo, row)
+            for nic in topo.row(row):
+                core = Nic(
+                    paths,
+                    nic.name,
+                    rng=_stream(seed, nic.name),
+                    congestion=congestion,
+                    ev_profiles={0: ev_profile},
+                    ev_listener=partial(ev_listener, nic.name) if ev_listener else None,
+                )
+                self.nics[nic.name] = NicNode(core, self.events)
+        self.links: dict[frozenset[str], Link] = {}
+        for spec in topo.links():
+            link = self._join(spec, _stream(seed, f"{spec.a.node} - {spec.b.node}"))
+            self.links[frozenset((spec.a.node, spec.b.node))] = link
+
+    def link(self, one: str, other: str) -> Link:
+        """The link between two nodes. Raises UnknownLinkError."""
+        link = self.links.get(frozenset((one, other)))
+        if link is None:
+            raise UnknownLinkError(f"{self.topo.name} has no link between {one} and {other}")
+        return link
+
+    def devices(self) -> Iterator[Device]:
+        """The switches as P4 devices, for a P4Runtime server."""
+        return (node.device for node in self.switches.values())
+
+    def _join(self, spec: LinkSpec, rng: random.Random) -> Link:
+        state = LinkState()
+        ends = (spec.a, spec.b)
+        wires = tuple(
+            Wire(self.events, spec.rate_gbps, spec.delay_ns, state, rng, self._delivery(to.node, to.port))
+            for to in (spec.b, spec.a)
+        )
+        link = Link(((spec.a.node, spec.a.port), (spec.b.node, spec.b.port)), spec.plane, state, wires)
+        for end, wire in zip(ends, wires, strict=True):
+            if end.node in self.switches:
+                self.switches[end.node].connect(end.port, wire)
+            else:
+                nic = self.nics[end.node]
+                nic.connect(end.port, wire)
+                link.on_status.append(partial(nic.port_status, end.port))
+        return link
+
+    def _delivery(self, node: str, port: int) -> Callable[[Frame], None]:
+        if node in self.switches:
+            return partial(self.switches[node].arrive, port)
+        return partial(self.nics[node].arrive, port)
+
+    def occupancy(self) -> int:
+        """Frames that wait in the queues of all switches."""
+        return sum(device.occupancy() for device in self.devices())
+
+
+def _stream(seed: int, name: str) -> random.Random:
+    """An independent stream of random numbers for one part of the fabric."""
+    return random.Random(f"{seed}/{name}")
+
+
+def base_rtt(topo: Topology) -> int:
+    """ns from a full packet's first bit to the last bit of its SACK, across T1, with every queue empty."""
+    links = topo.model.links
+    total = 0.0
+    for link in (links.nic, links.fabric, links.fabric, links.nic):
+        total += 2 * link.delay_ns + (FULL_FRAME + CONTROL_FRAME) * 8 / link.rate_gbps
+    return round(total)
+
+
+def line_rate(topo: Topology) -> float:
+    """Gb/s of a NIC: all its ports together."""
+    return topo.planes * topo.model.links.nic.rate_gbps

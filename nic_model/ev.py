@@ -1,0 +1,199 @@
+"""Entropy values (EVs): the paths that a QP sprays over, their states, and the rotation over them.
+
+Source: OCP MRC 1.0 (EV state machine) and Araujo et al., arXiv 2605.04333, section 3.
+
+| from -> to            | on                                                        |
+|-----------------------|-----------------------------------------------------------|
+| GOOD -> SKIP          | a SACK that says SKIP_ONCE, a NACK TRIMMED                 |
+| SKIP -> GOOD          | the EV's next turn, which is thereby used up               |
+| any -> ASSUMED_BAD    | an untrimmed loss, an ACK timeout, a SACK that says ALWAYS_SKIP |
+| any <-> DENIED        | the administrator                                          |
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from nic_model.packet import Encap
+
+
+class EvState(Enum):
+    """What a QP thinks of a path. Only a GOOD EV carries data."""
+
+    GOOD = "good"
+    SKIP = "skip"
+    ASSUMED_BAD = "assumed_bad"
+    DENIED = "denied"
+
+
+@dataclass(slots=True, eq=False)
+class Ev:
+    """One path of one QP: the NIC port (= plane) it leaves through and its 32-bit value."""
+
+    plane: int
+    value: int
+    encap: Encap
+    state: EvState = EvState.GOOD
+    packets: int = field(default=0, init=False)
+    retransmissions: int = field(default=0, init=False)
+    losses: int = field(default=0, init=False)
+    rtt: int | None = field(default=None, init=False)
+    """ns from sending to being acknowledged, of the newest packet on this path that was; None before any."""
+    rtt_sent_at: int = field(default=0, init=False)
+    """When that packet was sent, ns."""
+
+    def learn_rtt(self, sent_at: int, now: int) -> None:
+        """A packet sent at `sent_at` has been acknowledged."""
+        if sent_at >= self.rtt_sent_at:
+            self.rtt_sent_at = sent_at
+            self.rtt = now - sent_at
+
+
+@dataclass(frozen=True, slots=True)
+class EvProfile:
+    """How many EVs a QP uses, over all planes; each plane gets the same share.
+
+    `active` carry data in rotation and `backup` replace them. Where a plane has fewer paths than asked for,
+    backups come first and at least one path is active. Below `min_active` active EVs none is given up any
+    more; None means a quarter of the active ones.
+    """
+
+    active: int = 128
+    backup: int = 16
+    min_active: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.active < 1 or self.backup < 0 or (self.min_active is not None and self.min_active < 1):
+            raise ValueError(f"an EV profile needs active >= 1, backup >= 0, min_active >= 1: {self}")
+
+    def per_plane(self, planes: int, paths: int) -> tuple[int, int]:
+        """(active, backup) EVs in each of `planes` planes that have `paths` paths each."""
+        wanted_backup = self.backup // planes
+        active = max(1, min(self.active // planes, paths - wanted_backup))
+        return active, min(wanted_backup, paths - active)
+
+
+@dataclass(frozen=True, slots=True)
+class EvEvent:
+    """A transition of one EV, for whoever listens. `time` in ns."""
+
+    time: int
+    qpn: int
+    plane: int
+    value: int
+    old: EvState
+    new: EvState
+    reason: str
+    losses: int
+
+
+EvListener = Callable[[int, Ev, EvState, EvState, str], None]
+"""Called with (time in ns, EV, old state, new state, reason)."""
+
+
+class EvSet:
+    """The EVs of one QP: per plane a ring of active ones and a queue of backups.
+
+    Every packet takes another EV; planes take turns, so that each usable plane carries an equal share.
+    """
+
+    def __init__(
+        self, planes: int, active: Iterable[Ev], backup: Iterable[Ev], min_active: int | None, listener: EvListener
+    ) -> None:
+        self._rings: list[deque[Ev]] = [deque() for _ in range(planes)]
+        self._backups: list[deque[Ev]] = [deque() for _ in range(planes)]
+        self._by_value: dict[int, Ev] = {}
+        self._listener = listener
+        self._turn = 0
+        self._upcoming: Ev | None = None
+        self.active_count = 0
+        self.replaced = [0] * planes
+        """EVs that a backup of their plane has replaced, by plane."""
+        for ev in active:
+            self._rings[ev.plane].append(ev)
+            self._by_value[ev.value] = ev
+            self.active_count += 1
+        for ev in backup:
+            self._backups[ev.plane].append(ev)
+            self._by_value[ev.value] = ev
+        self._min_active = min_active if min_active is not None else max(1, self.active_count // 4)
+
+    def __iter__(self) -> Iterator[Ev]:
+        return iter(self._by_value.values())
+
+    def find(self, value: int) -> Ev | None:
+        """The EV that a peer's feedback names, if it is one of ours."""
+        return self._by_value.get(value)
+
+    def upcoming(self, planes_up: int, now: int, avoid: Ev | None = None) -> Ev | None:
+        """The EV of the next packet, None if no usable plane has one.
+
+        `planes_up` has bit p set if port p can send. `avoid` is the EV that lost this packet before: another
+        one is taken if there is any (OCP MRC: a retransmission goes out on another EV).
+        """
+        ev = self._upcoming
+        if ev is None or ev.state is not EvState.GOOD or not planes_up >> ev.plane & 1:
+            ev = self._next_in_rotation(planes_up, now)
+        if ev is not None and ev is avoid:
+            ev = self._next_in_ring(ev.plane, now)
+            if ev is avoid:
+                ev = self._next_in_rotation(planes_up, now) or ev
+        self._upcoming = ev
+        return ev
+
+    def take(self, ev: Ev) -> None:
+        """The upcoming EV has been used: the next packet takes the next one."""
+        ev.packets += 1
+        self._upcoming = None
+
+    def _next_in_rotation(self, planes_up: int, now: int) -> Ev | None:
+        planes = len(self._rings)
+        for _ in range(planes):
+            plane = self._turn
+            self._turn = (plane + 1) % planes
+            if planes_up >> plane & 1:
+                ev = self._next_in_ring(plane, now)
+                if ev is not None:
+                    return ev
+        return None
+
+    def _next_in_ring(self, plane: int, now: int) -> Ev | None:
+        ring = self._rings[plane]
+        # After one lap no EV is in SKIP any more, so that a second lap always finds one.
+        for _ in range(2 * len(ring)):
+            ev = ring[0]
+            ring.rotate(-1)
+            if ev.state is EvState.GOOD:
+                return ev
+            self._move(ev, EvState.GOOD, "skipped once", now)
+        return None
+
+    def skip_once(self, ev: Ev, reason: str, now: int) -> None:
+        """Pass over the EV at its next turn. Feedback that repeats itself does not skip it twice."""
+        if ev.state is EvState.GOOD:
+            self._move(ev, EvState.SKIP, reason, now)
+
+    def assume_bad(self, ev: Ev, reason: str, now: int) -> None:
+        """Retire the EV and let a backup of the same plane take its place.
+
+        Without a backup, the floor of active EVs holds: at or below it the EV stays in use.
+        """
+        if ev.state not in (EvState.GOOD, EvState.SKIP):
+            return
+        ring, backups = self._rings[ev.plane], self._backups[ev.plane]
+        if ev not in ring or (not backups and self.active_count <= self._min_active):
+            return
+        ring.remove(ev)
+        if backups:
+            ring.append(backups.popleft())
+            self.replaced[ev.plane] += 1
+        else:
+            self.active_count -= 1
+        self._move(ev, EvState.ASSUMED_BAD, reason, now)
+
+    def _move(self, ev: Ev, state: EvState, reason: str, now: int) -> None:
+        old, ev.state = ev.state, state
+        self._listener(now, ev, old, state, reason)

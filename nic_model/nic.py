@@ -1,0 +1,211 @@
+"""The MRC endpoint: a NIC with one port per plane, sans-IO.
+
+Whoever drives it (virtual time, raw sockets) calls
+- `receive(port, frame, now)` for every frame that arrives,
+- `pull(port, now)` whenever that port can send, as long as `ready` has the port's bit set,
+- `poll(now)` when `next_deadline()` has come,
+- `port_status(port, up, now)` when a link goes down or up.
+It reads no clock, opens no socket, and draws only from the generator that it is given. Times are in ns.
+A bad packet never raises: it is counted by its reason in `counters.refused`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from nic_model.congestion import CongestionControl
+from nic_model.ev import EvEvent, EvProfile
+from nic_model.packet import Frame, MalformedError, Wire, parse
+from nic_model.paths import PathFile
+from nic_model.queue_pair import QueuePair
+from nic_model.verbs import PD, QPInitAttr, Regions, VerbsError
+
+FIRST_QPN = 16
+"""QP numbers below are reserved; 0x2 is the endpoint itself (OCP MRC)."""
+
+
+@dataclass(slots=True)
+class Port:
+    """One port, in one plane: its addresses, and what waits to leave through it."""
+
+    plane: int
+    address: bytes
+    mac: bytes
+    gateway: bytes
+    up: bool = True
+    control: deque[Frame] = field(default_factory=deque)
+    ready: deque[QueuePair] = field(default_factory=deque)
+    packets_in: int = 0
+    packets_out: int = 0
+    payload_bytes: int = 0
+    """Put into memory by packets that came in here, each byte once."""
+
+
+@dataclass(slots=True)
+class NicCounters:
+    """`refused` counts frames that were not taken, by reason."""
+
+    refused: Counter[str] = field(default_factory=Counter)
+
+
+class Nic:
+    """`paths` is the path file of the NIC's row, `name` its name there."""
+
+    def __init__(
+        self,
+        paths: PathFile,
+        name: str,
+        *,
+        rng: random.Random,
+        congestion: Callable[[int], CongestionControl],
+        ev_profiles: dict[int, EvProfile] | None = None,
+        wire: Wire | None = None,
+        ev_listener: Callable[[EvEvent], None] | None = None,
+    ) -> None:
+        """`congestion` makes the controller of a new QP from its cc_profile_id."""
+        self.name = name
+        self.paths = paths
+        self.rng = rng
+        self.wire = Wire() if wire is None else wire
+        self.ev_profiles = {0: EvProfile()} if ev_profiles is None else ev_profiles
+        self.congestion = congestion
+        self.ev_listener = ev_listener
+        self.regions = Regions()
+        self.counters = NicCounters()
+        self.ports = [
+            Port(plane, port.address, port.mac, port.gateway) for plane, port in enumerate(paths.local(name).ports)
+        ]
+        self._addresses = frozenset(port.address for port in self.ports)
+        self._queue_pairs: dict[int, QueuePair] = {}
+        self._now = 0  # the newest time that the driver has told
+        self._planes_up = (1 << len(self.ports)) - 1
+
+    # ---- for the verbs -------------------------------------------------------------------------------
+
+    def create_queue_pair(self, pd: PD, init_attr: QPInitAttr) -> QueuePair:
+        """A QP in RESET with the next free number."""
+        qpn = FIRST_QPN + len(self._queue_pairs)
+        if qpn > 0xFFFFFF:
+            raise VerbsError("there are no QP numbers left")
+        queue_pair = QueuePair(self, qpn, pd, init_attr)
+        self._queue_pairs[qpn] = queue_pair
+        return queue_pair
+
+    def enlist(self, queue_pair: QueuePair) -> None:
+        """If the QP has a packet to send, let it wait for the port that the packet's EV names."""
+        requester = queue_pair.requester
+        if requester is None or queue_pair.enlisted:
+            return
+        port = requester.port(self._planes_up, self._now)
+        if port is not None:
+            queue_pair.enlisted = True
+            self.ports[port].ready.append(queue_pair)
+
+    def first_port_up(self) -> int | None:
+        """Some port that can send."""
+        return next((port.plane for port in self.ports if port.up), None)
+
+    # ---- for the driver ------------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> int:
+        """Bit p is set if `pull(p, now)` may have a frame."""
+        mask = 0
+        for port in self.ports:
+            if port.up and (port.control or port.ready):
+                mask |= 1 << port.plane
+        return mask
+
+    def pull(self, plane: int, now: int) -> Frame | None:
+        """The next frame for a free port: control first, then the QPs in turn. None if there is none."""
+        self._now = now
+        port = self.ports[plane]
+        if not port.up:
+            return None
+        frame = port.control.popleft() if port.control else self._pull_data(port, now)
+        if frame is not None:
+            port.packets_out += 1
+        return frame
+
+    def _pull_data(self, port: Port, now: int) -> Frame | None:
+        while port.ready:
+            queue_pair = port.ready.popleft()
+            queue_pair.enlisted = False
+            requester = queue_pair.requester
+            frame = None
+            # Since it was enlisted the packet may have become needless, or its EV unusable.
+            if requester is not None and requester.port(self._planes_up, now) == port.plane:
+                frame = requester.transmit(self._planes_up, now)
+            self.enlist(queue_pair)
+            if frame is not None:
+                return frame
+        return None
+
+    def receive(self, plane: int, frame: Frame, now: int) -> None:
+        """A frame from the wire."""
+        self._now = now
+        port = self.ports[plane]
+        port.packets_in += 1
+        try:
+            packet = parse(frame, self.wire)
+        except MalformedError as error:
+            self.counters.refused[error.reason] += 1
+            return
+        if packet.eth_dst != port.mac or packet.dst not in self._addresses:
+            self.counters.refused["not mine"] += 1
+            return
+        queue_pair = self._queue_pairs.get(packet.dqpn)
+        if queue_pair is None or queue_pair.peer is None:
+            self.counters.refused["no such QP"] += 1
+            return
+        if not queue_pair.peer.owns(packet.src):
+            self.counters.refused["not from the peer"] += 1
+            return
+        queue_pair.receive(packet, plane, now)
+        self.enlist(queue_pair)
+
+    def next_deadline(self) -> int | None:
+        """When `poll` is due next, None if nothing waits for time to pass."""
+        deadlines = [
+            queue_pair.requester.deadline
+            for queue_pair in self._queue_pairs.values()
+            if queue_pair.requester is not None and queue_pair.requester.deadline is not None
+        ]
+        return min(deadlines, default=None)
+
+    def poll(self, now: int) -> None:
+        """Run the timers that are due."""
+        self._now = now
+        for queue_pair in self._queue_pairs.values():
+            requester = queue_pair.requester
+            if requester is not None and requester.deadline is not None and requester.deadline <= now:
+                requester.on_timer(self._planes_up, now)
+                self.enlist(queue_pair)
+
+    def port_status(self, plane: int, up: bool, now: int) -> None:
+        """A port's link went down or came up: all QPs leave it or may use it again."""
+        self._now = now
+        port = self.ports[plane]
+        if port.up == up:
+            return
+        port.up = up
+        self._planes_up ^= 1 << plane
+        if up:
+            waiting = [qp for qp in self._queue_pairs.values() if not qp.enlisted]
+        else:
+            port.control.clear()
+            waiting = list(port.ready)
+            port.ready.clear()
+            for queue_pair in self._queue_pairs.values():
+                if queue_pair.requester is not None:
+                    queue_pair.requester.on_port_down(plane, now)
+        for queue_pair in waiting:
+            queue_pair.enlisted = False
+            self.enlist(queue_pair)
+
+    def queue_pairs(self) -> list[QueuePair]:
+        """All of them, by number."""
+        return list(self._queue_pairs.values())

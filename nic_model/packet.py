@@ -1,0 +1,476 @@
+"""Whole MRC packets: encapsulation for a path, building, and parsing with every check (OCP MRC 1.0).
+
+    Data     Eth | [outer IPv6] | inner IPv6 | UDP | BTH | METH | [TSETH] | RETH | [ImmDt] | payload | ICRC
+    Control  Eth | [outer IPv6] | inner IPv6 | UDP | BTH | one extension | ICRC
+
+The outer IPv6 is there in SRv6 mode, its destination a list of uSIDs, and absent in ECMP mode. A data packet
+goes out without an object for any of its headers and comes in as one `Packet`: both are on the hot path.
+"""
+
+import struct
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from nic_model.headers import (
+    AETH,
+    BTH,
+    EETH,
+    ERTH,
+    ETHERTYPE_IPV6,
+    EXTENSIONS,
+    IP_VERSION,
+    METH,
+    NETH,
+    NEXT_HEADER_IPV6,
+    NEXT_HEADER_UDP,
+    PETH,
+    RETH,
+    SETH,
+    TSETH,
+    TVER,
+    UDP,
+    UDP_PORT,
+    UDP_PORT_OCP,
+    WRITE_IMM_OPCODES,
+    WRITE_OPCODES,
+    CCState,
+    DscpPlan,
+    Ecn,
+    Ethernet,
+    ImmDt,
+    IPv6,
+    Opcode,
+    ev_from,
+    ev_to_ports,
+)
+from nic_model.icrc import SIZE as ICRC_SIZE
+from nic_model.icrc import icrc_after, ip_udp_crc, is_intact
+from nic_model.layout import H, Header, reader, writer
+
+Frame = tuple[bytes, bytes]
+"""An Ethernet frame without FCS, in two pieces: its bytes are head + tail."""
+
+NOMINAL_HDRSIZE = 40
+"""Bytes that congestion control adds to each UDP payload's length (OCP MRC nominal_hdrsize)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """The settings that all packets of a NIC share."""
+
+    udp_port: int = UDP_PORT
+    """The UDP destination port sent; 4791 and 4971 are accepted besides."""
+    dscp: DscpPlan = field(default_factory=DscpPlan)
+    hop_limit: int = 64
+    pkey: int = 0xFFFF
+
+
+DEFAULT_WIRE = Wire()
+
+
+# ---- building ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encap:
+    """All that the packets of one path have in common. MAC addresses are 6 bytes, IPv6 addresses 16.
+
+    outer_src and outer_dst are None in ECMP mode. ev: 32 bits. ValueError from building names what does not fit.
+    """
+
+    eth_dst: bytes
+    eth_src: bytes
+    outer_src: bytes | None
+    outer_dst: bytes | None
+    inner_src: bytes
+    inner_dst: bytes
+    ev: int
+    wire: Wire = DEFAULT_WIRE
+    _prefixes: dict[tuple[int, int, int], tuple[bytes, int]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        if (self.outer_src is None) != (self.outer_dst is None):
+            raise ValueError("Encap: outer_src and outer_dst go together, both None in ECMP mode")
+
+    def prefix(self, udp_len: int, dscp: int, ecn: int) -> tuple[bytes, int]:
+        """The headers up to UDP for a UDP length (bytes, UDP included), and their part of the ICRC."""
+        key = (udp_len, dscp, ecn)
+        found = self._prefixes.get(key)
+        if found is None:
+            if len(self._prefixes) >= _PREFIXES_KEPT:
+                self._prefixes.clear()
+            found = self._prefixes[key] = self._make_prefix(udp_len, dscp, ecn)
+        return found
+
+    def _make_prefix(self, udp_len: int, dscp: int, ecn: int) -> tuple[bytes, int]:
+        udp_sport, flow_label = ev_to_ports(self.ev)
+        inner = IPv6(
+            dscp=dscp,
+            ecn=ecn,
+            flow_label=flow_label,
+            payload_len=udp_len,
+            next_hdr=NEXT_HEADER_UDP,
+            hop_limit=self.wire.hop_limit,
+            src=self.inner_src,
+            dst=self.inner_dst,
+        ).pack()
+        udp = UDP(src_port=udp_sport, dst_port=self.wire.udp_port, length=udp_len).pack()
+        outer = b""
+        if self.outer_src is not None and self.outer_dst is not None:
+            outer = IPv6(
+                dscp=dscp,
+                ecn=ecn,
+                flow_label=flow_label,
+                payload_len=IPv6.SIZE + udp_len,
+                next_hdr=NEXT_HEADER_IPV6,
+                hop_limit=self.wire.hop_limit,
+                src=self.outer_src,
+                dst=self.outer_dst,
+            ).pack()
+        ethernet = Ethernet(dst=self.eth_dst, src=self.eth_src).pack()
+        return ethernet + outer + inner + udp, ip_udp_crc(inner + udp)
+
+
+_PREFIXES_KEPT = 8
+"""A path sees few lengths: a full packet, messages' ends, and each kind of control packet."""
+
+_BTH = (BTH, "opcode pad pkey dqpn ack_req rtx ts psn")
+_METH = (METH, "rqmsn msn")
+_TSETH = (TSETH, "tx_timestamp tsr")
+_RETH = (RETH, "va rkey dma_len")
+_write_data = writer(_BTH, _METH, _RETH)
+_write_data_ts = writer(_BTH, _METH, _TSETH, _RETH)
+_WRITE_PLAIN_OPCODES = WRITE_OPCODES - WRITE_IMM_OPCODES
+WORD_SIZE = 4
+"""Bytes: BTH.pad fills the payload up to a multiple of this."""
+_PAD = (b"", b"\0", b"\0\0", b"\0\0\0")
+
+
+def build_data(
+    encap: Encap,
+    *,
+    opcode: int,
+    dqpn: int,
+    psn: int,
+    ack_req: bool,
+    rtx: bool,
+    msn: int,
+    rqmsn: int,
+    va: int,
+    rkey: int,
+    dma_len: int,
+    payload: bytes | memoryview,
+    tseth: tuple[int, int] | None,
+    imm: int | None,
+    dscp: int,
+    ecn: int,
+) -> Frame:
+    """A data packet: all headers, then payload, pad and ICRC. `tseth` is (tx_timestamp, tsr).
+
+    ValueError names the header and the field whose value does not fit.
+    """
+    pad = -len(payload) % WORD_SIZE
+    if tseth is None:
+        headers = _write_data(
+            opcode, pad, encap.wire.pkey, dqpn, ack_req, rtx, False, psn, rqmsn, msn, va, rkey, dma_len
+        )
+    else:
+        headers = _write_data_ts(
+            opcode, pad, encap.wire.pkey, dqpn, ack_req, rtx, True, psn, rqmsn, msn, *tseth, va, rkey, dma_len
+        )
+    if imm is not None:
+        headers += ImmDt(imm=imm).pack()
+    if opcode not in (_WRITE_PLAIN_OPCODES if imm is None else WRITE_IMM_OPCODES):
+        raise ValueError(f"BTH.opcode: {opcode:#x} in a data packet with immediate {imm}")
+    prefix, crc = encap.prefix(UDP.SIZE + len(headers) + len(payload) + pad + ICRC_SIZE, dscp, ecn)
+    padding = _PAD[pad]
+    return prefix + headers, b"".join((payload, padding, icrc_after(crc, headers, payload, padding)))
+
+
+def build_control(
+    encap: Encap,
+    *,
+    opcode: int,
+    dqpn: int,
+    psn: int,
+    extension: bytes,
+    ack_req: bool = False,
+    rtx: bool = False,
+) -> Frame:
+    """A control packet in the Control class, not ECN-capable; `extension` is what follows BTH, packed.
+
+    ValueError if the extension is not the opcode's, or names the field whose value does not fit.
+    """
+    if len(extension) != _EXTENSION_SIZES.get(opcode):
+        raise ValueError(f"opcode {opcode:#x}: not an extension of {len(extension)} bytes")
+    bth = BTH(opcode=opcode, pkey=encap.wire.pkey, dqpn=dqpn, ack_req=ack_req, rtx=rtx, psn=psn).pack()
+    headers = bth + extension
+    prefix, crc = encap.prefix(UDP.SIZE + len(headers) + ICRC_SIZE, encap.wire.dscp.control, Ecn.NOT_ECT)
+    return b"".join((prefix, headers, icrc_after(crc, headers))), b""
+
+
+_EXTENSION_SIZES: dict[int, int] = {opcode: sum(kind.SIZE for kind in kinds) for opcode, kinds in EXTENSIONS.items()}
+
+
+# ---- parsing ----------------------------------------------------------------------------------------------
+
+
+class Malformed(StrEnum):
+    """Why a frame is not an MRC packet."""
+
+    TRUNCATED = "truncated"
+    """It ends before its headers or before what its IPv6 length says."""
+    LENGTH = "length"
+    """Its lengths contradict each other."""
+    ETHERTYPE = "ethertype"
+    IP_VERSION = "ip_version"
+    NEXT_HEADER = "next_header"
+    UDP_PORT = "udp_port"
+    TVER = "tver"
+    OPCODE = "opcode"
+    ICRC = "icrc"
+
+
+class MalformedError(Exception):
+    """A frame that is not an MRC packet; the text says what was found."""
+
+    def __init__(self, reason: Malformed, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class Packet:
+    """A parsed packet. Addresses and payload are bytes, lengths are in bytes.
+
+    dscp and ecn are the outermost IPv6 header's: only that one does the network rewrite. A cut packet was
+    trimmed on its way: no ICRC protects it, and RETH, ImmDt and payload are missing (OCP MRC, trimming).
+    """
+
+    eth_dst: bytes
+    outer_dst: bytes | None
+    """None in ECMP mode."""
+    dscp: int
+    ecn: int
+    src: bytes
+    dst: bytes
+    udp_dport: int
+    udp_len: int
+    """UDP's own length; in a cut packet it is still the one sent."""
+    ev: int
+    opcode: int
+    pad: int
+    dqpn: int
+    ack_req: bool
+    rtx: bool
+    ts: bool
+    psn: int
+    trimmed: bool
+    """Its DSCP is TRIMMED or TRIMMED_LASTHOP; a short packet is trimmed without being cut."""
+    lasthop: bool
+    cut: bool
+    # Data packets only. tx_timestamp and tsr are 0 without TSETH, imm is None without ImmDt.
+    rqmsn: int = 0
+    msn: int = 0
+    tx_timestamp: int = 0
+    tsr: int = 0
+    va: int = 0
+    rkey: int = 0
+    dma_len: int = 0
+    imm: int | None = None
+    payload: bytes = b""
+    payload_len: int = 0
+    """In a cut packet, the length of the payload that was sent."""
+    # Control packets only.
+    ext: tuple[Header, ...] = ()
+    """What follows BTH."""
+
+    @property
+    def outer(self) -> bool:
+        """Whether it came with an outer IPv6 header (SRv6 mode)."""
+        return self.outer_dst is not None
+
+    # A control packet's headers: AttributeError if the opcode has none such.
+
+    @property
+    def sack(self) -> SETH:
+        return self._extension(SETH)
+
+    @property
+    def cc(self) -> CCState:
+        return self._extension(CCState)
+
+    @property
+    def nack(self) -> NETH:
+        return self._extension(NETH)
+
+    @property
+    def probe(self) -> PETH:
+        return self._extension(PETH)
+
+    @property
+    def aeth(self) -> AETH:
+        return self._extension(AETH)
+
+    @property
+    def endpoint(self) -> ERTH | EETH:
+        return self._extension(ERTH) if self.opcode == Opcode.ENDPOINT_REQUEST else self._extension(EETH)
+
+    def _extension(self, kind: type[H]) -> H:
+        for header in self.ext:
+            if isinstance(header, kind):
+                return header
+        raise AttributeError(f"a packet of opcode {self.opcode:#x} has no {kind.__name__}")
+
+
+def nominal_size(packet: Packet) -> int:
+    """A packet's size for congestion control, bytes: UDP payload and nominal_hdrsize (OCP MRC)."""
+    return packet.udp_len - UDP.SIZE + NOMINAL_HDRSIZE
+
+
+def nominal_data_size(payload_len: int, *, ts: bool, imm: bool) -> int:
+    """`nominal_size` of the data packet that is to carry `payload_len` bytes, with TSETH, with ImmDt."""
+    headers = BTH.SIZE + METH.SIZE + TSETH.SIZE * ts + RETH.SIZE + ImmDt.SIZE * imm
+    return headers + payload_len + -payload_len % WORD_SIZE + ICRC_SIZE + NOMINAL_HDRSIZE
+
+
+_read_outermost = reader(
+    (Ethernet, "dst ethertype"),
+    (IPv6, "version dscp ecn flow_label payload_len next_hdr src dst"),
+)
+_read_inner = reader((IPv6, "version flow_label payload_len next_hdr src dst"))
+_read_transport = reader((UDP, "src_port dst_port length"), (BTH, "opcode pad tver dqpn ack_req rtx ts psn"))
+_read_data = reader(_METH, _RETH)
+_read_data_ts = reader(_METH, _TSETH, _RETH)
+_read_meth = reader(_METH)
+_read_tseth = reader(_TSETH)
+_read_imm = reader((ImmDt, "imm"))
+_UDP_PORTS = frozenset({UDP_PORT, UDP_PORT_OCP})
+_IP_SIZE = IPv6.SIZE
+_IP_END = Ethernet.SIZE + IPv6.SIZE
+# Bytes from UDP's first: where BTH ends, and where RETH does, without and with TSETH.
+_BTH_END = UDP.SIZE + BTH.SIZE
+_RETH_END = (_BTH_END + METH.SIZE + RETH.SIZE, _BTH_END + METH.SIZE + TSETH.SIZE + RETH.SIZE)
+
+
+def parse(frame: Frame, wire: Wire = DEFAULT_WIRE) -> Packet:
+    """Decapsulate, check and read a frame, whatever its bytes and wherever head and tail meet.
+
+    MalformedError says why it is not a packet of `wire`; nothing else is raised. It is fastest when the head
+    is the headers and the tail the rest, as `build_data` makes it.
+    """
+    head, tail = frame
+    try:
+        return _parse(head, tail, wire)
+    except struct.error:
+        pass
+    if tail:
+        return parse((head + tail, b""), wire)
+    raise MalformedError(Malformed.TRUNCATED, f"{len(head)} bytes end inside the headers")
+
+
+def _parse(head: bytes, tail: bytes, wire: Wire) -> Packet:
+    """`parse` of a frame whose headers lie in the head; struct.error if they do not."""
+    eth_dst, ethertype, version, dscp, ecn, flow_label, ip_len, next_hdr, src, dst = _read_outermost(head, 0)
+    if ethertype != ETHERTYPE_IPV6:
+        raise MalformedError(Malformed.ETHERTYPE, f"Ethernet.ethertype: {ethertype:#06x}")
+    if version != IP_VERSION:
+        raise MalformedError(Malformed.IP_VERSION, f"IPv6.version: {version}")
+    at = _IP_END
+    end = at + ip_len
+    surplus = len(head) + len(tail) - end
+    if surplus < 0:
+        raise MalformedError(Malformed.TRUNCATED, f"IPv6.payload_len: {ip_len}, {-surplus} bytes missing")
+    if surplus:  # Ethernet pads a short frame
+        head, tail = head[:end], tail[: max(0, end - len(head))]
+
+    outer_dst = None
+    if next_hdr == NEXT_HEADER_IPV6:
+        outer_dst = dst
+        version, flow_label, ip_len, next_hdr, src, dst = _read_inner(head, at)
+        if version != IP_VERSION:
+            raise MalformedError(Malformed.IP_VERSION, f"inner IPv6.version: {version}")
+        at += _IP_SIZE
+    if next_hdr != NEXT_HEADER_UDP:
+        raise MalformedError(Malformed.NEXT_HEADER, f"IPv6.next_hdr: {next_hdr}")
+
+    udp_sport, udp_dport, udp_len, opcode, pad, tver, dqpn, ack_req, rtx, ts, psn = _read_transport(head, at)
+    if udp_dport not in _UDP_PORTS and udp_dport != wire.udp_port:
+        raise MalformedError(Malformed.UDP_PORT, f"UDP.dst_port: {udp_dport}")
+    plan = wire.dscp
+    lasthop = dscp == plan.trimmed_lasthop
+    trimmed = lasthop or dscp == plan.trimmed
+    present = end - at
+    cut = trimmed and udp_len > present
+    if udp_len != present and not cut:
+        raise MalformedError(Malformed.LENGTH, f"UDP.length: {udp_len}, {present} bytes are there")
+    if outer_dst is not None and ip_len != udp_len:  # trimming rewrites the outermost length only
+        raise MalformedError(Malformed.LENGTH, f"inner IPv6.payload_len: {ip_len}, UDP.length: {udp_len}")
+    if tver != TVER:
+        raise MalformedError(Malformed.TVER, f"BTH.tver: {tver}")
+
+    ev = ev_from(udp_sport, flow_label)
+    packet = Packet(
+        eth_dst, outer_dst, dscp, ecn, src, dst, udp_dport, udp_len, ev,
+        opcode, pad, dqpn, ack_req, rtx, ts, psn, trimmed, lasthop, cut,
+    )  # fmt: skip
+    if opcode in WRITE_OPCODES:
+        _parse_data(packet, head, tail, at)
+    elif opcode in EXTENSIONS:
+        _parse_control(packet, head + tail, at)
+    else:
+        raise MalformedError(Malformed.OPCODE, f"BTH.opcode: {opcode:#04x}")
+    return packet
+
+
+def _parse_data(packet: Packet, head: bytes, tail: bytes, udp_at: int) -> None:
+    """METH and what follows, of a frame with UDP at `udp_at`."""
+    meth_at = udp_at + _BTH_END
+    imm_at = udp_at + _RETH_END[packet.ts]
+    payload_at = imm_at + ImmDt.SIZE if packet.opcode in WRITE_IMM_OPCODES else imm_at
+    payload_len = udp_at + packet.udp_len - payload_at - packet.pad - ICRC_SIZE
+    if payload_len < 0 or packet.udp_len % WORD_SIZE:
+        raise MalformedError(Malformed.LENGTH, f"UDP.length: {packet.udp_len} in a data packet")
+    packet.payload_len = payload_len
+    if packet.cut:
+        packet.rqmsn, packet.msn = _read_meth(head, meth_at)
+        if packet.ts:
+            packet.tx_timestamp, packet.tsr = _read_tseth(head, meth_at + METH.SIZE)
+        return
+
+    if packet.ts:
+        (
+            packet.rqmsn, packet.msn, packet.tx_timestamp, packet.tsr, packet.va, packet.rkey, packet.dma_len,
+        ) = _read_data_ts(head, meth_at)  # fmt: skip
+    else:
+        packet.rqmsn, packet.msn, packet.va, packet.rkey, packet.dma_len = _read_data(head, meth_at)
+    if payload_at != imm_at:
+        (packet.imm,) = _read_imm(head, imm_at)
+    _check_icrc(head, tail, udp_at)
+    if len(head) != payload_at:
+        tail = (head + tail)[payload_at:]
+    packet.payload = tail[:payload_len]
+
+
+def _parse_control(packet: Packet, data: bytes, udp_at: int) -> None:
+    """What follows BTH, of a frame with UDP at `udp_at`."""
+    sent = _BTH_END + _EXTENSION_SIZES[packet.opcode] + ICRC_SIZE
+    if packet.udp_len != sent or packet.cut:
+        raise MalformedError(
+            Malformed.LENGTH,
+            f"UDP.length: {packet.udp_len}, {len(data) - udp_at} bytes are there, not {sent}",
+        )
+    _check_icrc(data, b"", udp_at)
+    at = udp_at + _BTH_END
+    extension = []
+    for kind in EXTENSIONS[packet.opcode]:
+        extension.append(kind.unpack(data, at))
+        at += kind.SIZE
+    packet.ext = tuple(extension)
+
+
+def _check_icrc(head: bytes, tail: bytes, udp_at: int) -> None:
+    if not is_intact(head[udp_at - _IP_SIZE :], tail):
+        raise MalformedError(Malformed.ICRC, "the ICRC is not that of the bytes")

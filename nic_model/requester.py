@@ -1,0 +1,592 @@
+"""The sending half of a QP: segmentation, spraying, SACK and NACK, loss inference, retransmission, completion.
+
+Source: OCP MRC 1.0; arXiv 2605.04333. A PSN's own send record decides everything that feedback on it means.
+Never go-back-N: only what is lost is sent again, oldest first, always on another EV.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from heapq import heappop, heappush
+
+from nic_model.congestion import CongestionControl
+from nic_model.ev import Ev, EvSet
+from nic_model.headers import (
+    AETH,
+    NETH,
+    PETH,
+    SETH,
+    CCState,
+    Ecn,
+    NackReason,
+    Opcode,
+    SackMark,
+)
+from nic_model.packet import Frame, Wire, build_control, build_data, nominal_data_size
+from nic_model.sequence import unwrap
+from nic_model.verbs import SendWR, WCStatus, WROpcode
+
+TIMEOUT_UNIT = 1024
+"""ns; a timeout of n is 1.024 us x 2^n (OCP MRC)."""
+ENDLESS = 25
+"""exp_cnt that never gives up."""
+TSETH_TICK_SHIFT = 7
+"""TSETH.tsr = 0: ticks of 128 ns."""
+QUEUE_GROWTH = 7
+"""A queue grows by at most this much delay per time: eight senders on one link fill it so fast."""
+KNOWN_PATH_RTTS = 2
+"""No path that has brought something takes longer than this many of the largest round trips."""
+UNKNOWN_PATH_RTTS = 4
+"""Nor one that has brought nothing yet than this many."""
+
+NAK_STATUS = {1: WCStatus.REM_INV_REQ_ERR, 2: WCStatus.REM_ACCESS_ERR, 4: WCStatus.REM_OP_ERR}
+
+
+class LossReason(Enum):
+    """Why a packet was taken for lost."""
+
+    OVERTAKEN = "overtaken on its own path"
+    LATE = "later than its path can be"
+    TIMER = "ACK timer"
+    TRIMMED = "trimmed"
+    REFUSED = "refused by the responder for want of resources"
+
+
+@dataclass(slots=True, eq=False)
+class Message:
+    """One work request on its way. PSNs are unwrapped; they are known once it has begun."""
+
+    wr: SendWR
+    payload: memoryview
+    msn: int
+    rqmsn: int
+    first_psn: int = -1
+    packets: int = 1
+    sent: int = 0
+
+    @property
+    def last_psn(self) -> int:
+        return self.first_psn + self.packets - 1
+
+    @property
+    def begun(self) -> bool:
+        return self.first_psn >= 0
+
+
+@dataclass(slots=True, eq=False)
+class Sent:
+    """The send record of one PSN: what its newest transmission was."""
+
+    psn: int
+    message: Message
+    offset: int
+    size: int
+    ev: Ev
+    order: int
+    sent_at: int
+    transmissions: int = 1
+    lost: bool = False
+    acked: bool = False
+
+
+@dataclass(slots=True)
+class RequesterCounters:
+    """Packets and bytes of one QP's sending half. `losses` is by LossReason."""
+
+    packets: int = 0
+    payload_bytes: int = 0
+    retransmissions: int = 0
+    sacks: int = 0
+    nacks: int = 0
+    marks: int = 0
+    probes: int = 0
+    timeouts: int = 0
+    unexpected: int = 0
+
+
+class RttRange:
+    """The smallest and the largest round-trip time of late, in ns, over all paths.
+
+    The minimum is kept; the maximum sinks by 1/64 of its distance to each smaller sample. 0 before any sample.
+    """
+
+    def __init__(self) -> None:
+        self.smallest = 0
+        self.largest = 0
+
+    def add(self, rtt: int) -> None:
+        """One unambiguous sample."""
+        self.smallest = min(rtt, self.smallest or rtt)
+        self.largest = max(rtt, self.largest - (self.largest - rtt) // 64)
+
+
+class Requester:
+    """Turns work requests into packets, feedback into retransmissions and completions.
+
+    `port` says through which port the next packet leaves; `transmit` makes it when that port is free.
+    """
+
+    def __init__(
+        self,
+        *,
+        qpn: int,
+        dest_qpn: int,
+        first_psn: int,
+        mtu: int,
+        mpr: int,
+        max_wimm: int,
+        timeout: int,
+        linear_cnt: int,
+        exp_cnt: int,
+        evs: EvSet,
+        congestion: CongestionControl,
+        wire: Wire,
+        complete: Callable[[Message, WCStatus], None],
+        fail: Callable[[WCStatus], None],
+    ) -> None:
+        self.counters = RequesterCounters()
+        self.losses = dict.fromkeys(LossReason, 0)
+        self.evs = evs
+        self.deadline: int | None = None
+        """When `on_timer` is due, ns."""
+        self._qpn = qpn
+        self._dest_qpn = dest_qpn
+        self._mtu = mtu
+        self._full_packet = nominal_data_size(mtu, ts=True, imm=False)
+        self._mpr = mpr
+        self._max_wimm = max_wimm
+        self._timeout = TIMEOUT_UNIT << timeout
+        self._linear_cnt = linear_cnt
+        self._exp_cnt = exp_cnt
+        self._congestion = congestion
+        self._wire = wire
+        self._complete = complete
+        self._fail = fail
+
+        self._unsent: deque[Message] = deque()  # the first may be half sent
+        self._unfinished: deque[Message] = deque()  # begun, no Transport ACK yet
+        self._next_psn = first_psn
+        self._cack = first_psn - 1
+        self._msn = 0
+        self._rqmsn = 0
+        self._wimm_begun = 0
+        self._wimm_finished = 0
+
+        self._records: dict[int, Sent] = {}  # by PSN, in PSN order: everything that is not acknowledged
+        self._paths: dict[Ev, deque[tuple[int, Sent]]] = {}  # by path, (order, record) of its transmissions
+        self._due: list[tuple[int, int, Sent]] = []  # heap of (when to look whether it is late, order, record)
+        self._lost: list[int] = []  # heap of PSNs to send again
+        self._in_flight = 0
+        self._order = 0
+        self._newest_acked = 0  # when the newest acknowledged transmission was sent
+        self._retries = 0
+        self._probe_id = 0
+        self._probe: tuple[Ev, PETH] | None = None  # to be sent next
+        self._rtt = RttRange()
+        self._port_down_at: dict[int, int] = {}
+
+    # ---- sending -------------------------------------------------------------------------------------
+
+    def post(self, wr: SendWR, payload: memoryview) -> None:
+        """Queue a work request with its gathered payload."""
+        self._msn += 1
+        if wr.opcode is WROpcode.RDMA_WRITE_WITH_IMM:
+            self._rqmsn += 1
+        packets = max(1, -(-len(payload) // self._mtu))
+        self._unsent.append(Message(wr, payload, self._msn, self._rqmsn, packets=packets))
+
+    @property
+    def outstanding(self) -> int:
+        """Work requests that have not completed."""
+        return len(self._unfinished) + len(self._unsent) - (bool(self._unsent) and self._unsent[0].begun)
+
+    @property
+    def in_flight(self) -> int:
+        """Nominal bytes sent and neither acknowledged nor taken for lost."""
+        return self._in_flight
+
+    def port(self, planes_up: int, now: int) -> int | None:
+        """The port (= plane) that the next packet leaves through, None if there is nothing to send.
+
+        `planes_up` has bit p set if port p can send.
+        """
+        if self._probe is not None:
+            return self._probe[0].plane
+        if not self._may_send():
+            return None
+        avoid = self._records[self._lost[0]].ev if self._lost else None
+        ev = self.evs.upcoming(planes_up, now, avoid)
+        return None if ev is None else ev.plane
+
+    def _may_send(self) -> bool:
+        while self._lost and not self._is_lost(self._lost[0]):
+            heappop(self._lost)  # acknowledged after all
+        if self._in_flight and self._in_flight + self._full_packet > self._congestion.cwnd:
+            return False
+        return bool(self._lost) or self._may_begin()
+
+    def _is_lost(self, psn: int) -> bool:
+        record = self._records.get(psn)
+        return record is not None and record.lost
+
+    def _may_begin(self) -> bool:
+        """Is there a new packet, and may it go: PSN <= cack + MPR, immediates in flight <= max_wimm?"""
+        if not self._unsent or self._next_psn > self._cack + self._mpr:
+            return False
+        message = self._unsent[0]
+        if message.begun or message.wr.opcode is not WROpcode.RDMA_WRITE_WITH_IMM:
+            return True
+        return self._wimm_begun - self._wimm_finished < self._max_wimm
+
+    def transmit(self, planes_up: int, now: int) -> Frame | None:
+        """The next packet, on the EV that `port` announced."""
+        if self._probe is not None:
+            ev, probe = self._probe
+            self._probe = None
+            return build_control(
+                ev.encap,
+                opcode=Opcode.RELIABILITY_PROBE,
+                dqpn=self._dest_qpn,
+                psn=0,
+                extension=probe.pack(),
+            )
+        if self.port(planes_up, now) is None:
+            return None
+        record = self._again(planes_up, now) if self._lost else self._first(planes_up, now)
+        return self._build(record, now)
+
+    def _first(self, planes_up: int, now: int) -> Sent:
+        message = self._unsent[0]
+        if not message.begun:
+            message.first_psn = self._next_psn
+            self._unfinished.append(message)
+            self._wimm_begun += message.wr.opcode is WROpcode.RDMA_WRITE_WITH_IMM
+        offset = message.sent * self._mtu
+        payload = min(self._mtu, len(message.payload) - offset)
+        ev = self._take_ev(planes_up, now)
+        record = Sent(
+            psn=self._next_psn,
+            message=message,
+            offset=offset,
+            size=nominal_data_size(payload, ts=True, imm=self._brings_imm(message, message.sent)),
+            ev=ev,
+            order=self._order,
+            sent_at=now,
+        )
+        self._records[record.psn] = record
+        self._next_psn += 1
+        message.sent += 1
+        if message.sent == message.packets:
+            self._unsent.popleft()
+        self.counters.payload_bytes += payload
+        self._track(record)
+        return record
+
+    def _again(self, planes_up: int, now: int) -> Sent:
+        record = self._records[heappop(self._lost)]
+        record.ev = self._take_ev(planes_up, now, record.ev)
+        record.order = self._order
+        record.sent_at = now
+        record.transmissions += 1
+        record.lost = False
+        record.ev.retransmissions += 1
+        self.counters.retransmissions += 1
+        self._track(record)
+        return record
+
+    def _take_ev(self, planes_up: int, now: int, avoid: Ev | None = None) -> Ev:
+        ev = self.evs.upcoming(planes_up, now, avoid)
+        if ev is None:
+            raise AssertionError("transmit without a usable EV")
+        self.evs.take(ev)
+        return ev
+
+    def _track(self, record: Sent) -> None:
+        transmission = (self._order, record)
+        self._order += 1
+        self._in_flight += record.size
+        self._paths.setdefault(record.ev, deque()).append(transmission)
+        heappush(self._due, (record.sent_at + (record.ev.rtt or self._rtt.largest), record.order, record))
+        self.counters.packets += 1
+        if self.deadline is None:
+            self._restart_timer(record.sent_at)
+
+    @staticmethod
+    def _brings_imm(message: Message, index: int) -> bool:
+        return index == message.packets - 1 and message.wr.opcode is WROpcode.RDMA_WRITE_WITH_IMM
+
+    def _build(self, record: Sent, now: int) -> Frame:
+        message = record.message
+        wr = message.wr
+        index = record.psn - message.first_psn
+        last = index == message.packets - 1
+        retransmission = record.transmissions > 1
+        plan = self._wire.dscp
+        return build_data(
+            record.ev.encap,
+            opcode=_opcode(wr.opcode, index == 0, last),
+            dqpn=self._dest_qpn,
+            psn=record.psn & 0xFFFFFF,
+            # AckReq on the message's last packet and when the next packet may not go.
+            ack_req=last or not self._may_send(),
+            rtx=retransmission,
+            msn=message.msn & 0xFFFF,
+            rqmsn=message.rqmsn & 0xFFFF,
+            va=wr.remote_addr + record.offset,
+            rkey=wr.rkey,
+            dma_len=len(message.payload),
+            payload=message.payload[record.offset : record.offset + self._mtu],
+            tseth=(now >> TSETH_TICK_SHIFT & 0xFFFF, 0),
+            imm=wr.imm_data if self._brings_imm(message, index) else None,
+            dscp=plan.trimmable_retx if retransmission else plan.trimmable,
+            ecn=Ecn.ECT0,
+        )
+
+    # ---- feedback ------------------------------------------------------------------------------------
+
+    def on_sack(self, sack: SETH, state: CCState, now: int) -> None:
+        """What arrived, what is missing, and how the path fared that the SACK's trigger took."""
+        cack = unwrap(sack.cack_psn, self._cack, 24)
+        if cack >= self._next_psn:
+            self.counters.unexpected += 1
+            return
+        self.counters.sacks += 1
+        trigger = None if sack.pr else self._records.get(cack + sack.ack_psn_offset)
+        rtt = self._sample_rtt(trigger, state, now)
+        base = cack + sack.sack_offset
+        acked = self._acknowledge_through(cack, now)
+        if trigger is not None and not trigger.acked:
+            acked.append(self._acknowledge(trigger, now))
+        bitmap = sack.sack_bitmap
+        while bitmap:
+            bit = bitmap & -bitmap
+            bitmap ^= bit
+            record = self._records.get(base + bit.bit_length() - 1)
+            if record is not None:
+                acked.append(self._acknowledge(record, now))
+        self._path_feedback(sack, now)
+        newly = sum(record.size for record in acked)
+        self._congestion.on_sack(newly, rtt, sack.m == SackMark.SKIP_ONCE, now)
+        if acked:
+            self._retries = 0
+            self._restart_timer(now)
+            self._find_overtaken(acked, cack, base, now)
+        self._find_late(cack, base, now)
+
+    def _sample_rtt(self, trigger: Sent | None, state: CCState, now: int) -> int | None:
+        """The full RTT is from the send record; the echoed 16-bit time only tells which transmission it was."""
+        if trigger is None or state.tx_timestamp != trigger.sent_at >> TSETH_TICK_SHIFT & 0xFFFF:
+            return None
+        rtt = now - trigger.sent_at
+        self._rtt.add(rtt)
+        self._newest_acked = max(self._newest_acked, trigger.sent_at)
+        return rtt
+
+    def _path_feedback(self, sack: SETH, now: int) -> None:
+        if sack.m == SackMark.NONE or sack.pr:
+            return
+        self.counters.marks += 1
+        ev = self.evs.find(sack.entropy)
+        if ev is None:
+            self.counters.unexpected += 1
+        elif sack.m == SackMark.SKIP_ONCE:
+            self.evs.skip_once(ev, "ECN", now)
+        else:
+            self.evs.assume_bad(ev, "ALWAYS_SKIP", now)
+
+    def _acknowledge_through(self, cack: int, now: int) -> list[Sent]:
+        acked = []
+        for psn in range(self._cack + 1, cack + 1):
+            record = self._records.get(psn)
+            if record is not None:
+                acked.append(self._acknowledge(record, now))
+        self._cack = max(self._cack, cack)
+        return acked
+
+    def _acknowledge(self, record: Sent, now: int) -> Sent:
+        del self._records[record.psn]
+        record.acked = True
+        if not record.lost:
+            self._in_flight -= record.size
+        if record.transmissions == 1:  # else it is not known which transmission arrived
+            self._newest_acked = max(self._newest_acked, record.sent_at)
+            record.ev.learn_rtt(record.sent_at, now)
+        return record
+
+    def on_nack(self, nack: NETH, now: int) -> None:
+        """A packet came without its payload, or could not be taken: send it again at once."""
+        psn = unwrap(nack.nack_psn, self._cack, 24)
+        record = self._records.get(psn)
+        self.counters.nacks += 1
+        if nack.reason == NackReason.UNEXP_EVENT:
+            self._fail(WCStatus.FATAL_ERR)
+            return
+        # One NACK, one retransmission: it speaks of the newest transmission or of none.
+        if record is None or record.lost or record.ev.value != nack.entropy:
+            return
+        trimmed = nack.reason in (NackReason.TRIMMED, NackReason.TRIMMED_LASTHOP)
+        # The last hop and the peer's resources say nothing about the path.
+        if nack.reason == NackReason.TRIMMED:
+            self.evs.skip_once(record.ev, "trimmed", now)
+        self._declare_lost(record, LossReason.TRIMMED if trimmed else LossReason.REFUSED, now)
+
+    def on_transport_ack(self, aeth: AETH, now: int) -> None:
+        """Messages are complete, or one was refused. A complete message's packets have all arrived."""
+        # A NAK names the last message that is complete; it is the next one that was refused.
+        msn = unwrap(aeth.msn, self._unfinished[0].msn if self._unfinished else self._msn, 24)
+        finished = 0
+        while self._unfinished and self._unfinished[0].msn <= msn and self._all_sent(self._unfinished[0]):
+            message = self._unfinished.popleft()
+            self._wimm_finished += message.wr.opcode is WROpcode.RDMA_WRITE_WITH_IMM
+            self._acknowledge_through(message.last_psn, now)
+            self._complete(message, WCStatus.SUCCESS)
+            finished += 1
+        if finished:
+            self._retries = 0
+            self._restart_timer(now)
+        if aeth.syndrome >> 5 == 0b011:
+            self._fail(NAK_STATUS.get(aeth.syndrome & 0x1F, WCStatus.REM_INV_REQ_ERR))
+
+    @staticmethod
+    def _all_sent(message: Message) -> bool:
+        return message.sent == message.packets
+
+    # ---- loss ----------------------------------------------------------------------------------------
+
+    def _find_overtaken(self, acked: list[Sent], cack: int, base: int, now: int) -> None:
+        """A path keeps the order of its packets: what a later one on the same EV overtook is lost."""
+        for record in acked:
+            if record.transmissions > 1:
+                continue  # which transmission arrived is not known
+            path = self._paths[record.ev]
+            while path and path[0][0] <= record.order:
+                order, earlier = path.popleft()
+                if self._is_outstanding(order, earlier) and self._known_missing(earlier.psn, cack, base):
+                    self._declare_lost(earlier, LossReason.OVERTAKEN, now)
+
+    def _find_late(self, cack: int, base: int, now: int) -> None:
+        """Between paths, only time tells: what should have come by now, and what was sent after it has."""
+        due = self._due
+        while due and due[0][0] <= now:
+            _, order, record = heappop(due)
+            if not self._is_outstanding(order, record):
+                continue
+            if self._is_late(record, now):
+                blame = self._known_missing(record.psn, cack, base)
+                self._declare_lost(record, LossReason.LATE, now, blame=blame)
+            else:
+                heappush(due, (now + self._rtt.smallest // 4 + 1, order, record))
+
+    def _is_late(self, record: Sent, now: int) -> bool:
+        """Would the packet have been reported by now if it had arrived?
+
+        Its path's newest round trip says how long it takes, plus what the queues on the way can have grown since that
+        packet was sent, plus a quarter round trip of tolerance (as RACK has it, RFC 8985 7.2).
+        """
+        if record.sent_at >= self._newest_acked:
+            return False  # all of the fabric, or the peer, may have become slow
+        ev, rtt = record.ev, self._rtt
+        if ev.rtt is None:
+            longest = UNKNOWN_PATH_RTTS * rtt.largest
+        else:
+            grown = QUEUE_GROWTH * max(0, record.sent_at - ev.rtt_sent_at)
+            longest = min(ev.rtt + grown, KNOWN_PATH_RTTS * rtt.largest)
+        return now > record.sent_at + longest + rtt.smallest // 4
+
+    @staticmethod
+    def _is_outstanding(order: int, record: Sent) -> bool:
+        return record.order == order and not record.acked and not record.lost
+
+    @staticmethod
+    def _known_missing(psn: int, cack: int, base: int) -> bool:
+        """Does the newest SACK itself say that this PSN is missing? Below its bitmap it says nothing."""
+        return psn == cack + 1 or psn >= base
+
+    def _declare_lost(self, record: Sent, reason: LossReason, now: int, blame: bool = True) -> None:
+        record.lost = True
+        self._in_flight -= record.size
+        heappush(self._lost, record.psn)
+        self.losses[reason] += 1
+        self._congestion.on_loss(record.size, now)
+        # An untrimmed loss is a failed path, not congestion (arXiv 2605.04333), unless the NIC's own port was
+        # down meanwhile.
+        if not blame or reason in (LossReason.TRIMMED, LossReason.REFUSED):
+            return
+        if record.sent_at > self._port_down_at.get(record.ev.plane, -1):
+            record.ev.losses += 1
+            self.evs.assume_bad(record.ev, reason.value, now)
+
+    def on_port_down(self, plane: int, now: int) -> None:
+        """The NIC's own port went down: what it lost blames no path."""
+        self._port_down_at[plane] = now
+
+    # ---- timer ---------------------------------------------------------------------------------------
+
+    def _restart_timer(self, now: int) -> None:
+        self.deadline = now + self._timeout if self._unfinished else None
+
+    def on_timer(self, planes_up: int, now: int) -> None:
+        """The backstop: send the oldest missing packet again, or ask with a probe if none is missing.
+
+        `linear_cnt` waits of one timeout are followed by `exp_cnt` doubling ones, then the QP fails.
+        """
+        if self.deadline is None or now < self.deadline:
+            return
+        self.counters.timeouts += 1
+        self._retries += 1
+        if self._exp_cnt != ENDLESS and self._retries >= self._linear_cnt + self._exp_cnt:
+            self._fail(WCStatus.RETRY_EXC_ERR)
+            return
+        doublings = max(0, self._retries + 1 - self._linear_cnt)
+        self.deadline = now + (self._timeout << min(doublings, ENDLESS))
+        oldest = next((record for record in self._records.values() if not record.lost), None)
+        if oldest is not None:
+            self._declare_lost(oldest, LossReason.TIMER, now)
+        elif not self._records:
+            self._send_probe(planes_up, now)
+
+    def _send_probe(self, planes_up: int, now: int) -> None:
+        """All packets are acknowledged, the Transport ACK is not there: ask for it (OCP MRC, reliability probe)."""
+        ev = self.evs.upcoming(planes_up, now)
+        if ev is None:
+            return
+        self._probe_id = self._probe_id + 1 & 0xFFFF
+        self.counters.probes += 1
+        probe = PETH(
+            probe_id=self._probe_id,
+            spdcid=self._qpn & 0xFFFF,
+            dpdcid=self._dest_qpn & 0xFFFF,
+            tx_timestamp=now >> TSETH_TICK_SHIFT & 0xFFFF,
+        )
+        self._probe = (ev, probe)
+
+    # ---- end -----------------------------------------------------------------------------------------
+
+    def flush(self, status: WCStatus) -> None:
+        """The QP failed: the oldest work request ends with `status`, every other one is flushed."""
+        messages = list(self._unfinished)
+        messages += [message for message in self._unsent if not message.begun]
+        self._unfinished.clear()
+        self._unsent.clear()
+        self._records.clear()
+        self._due.clear()
+        self._paths.clear()
+        self._lost.clear()
+        self._in_flight = 0
+        self._probe = None
+        self.deadline = None
+        for message in messages:
+            self._complete(message, status)
+            status = WCStatus.WR_FLUSH_ERR
+
+
+def _opcode(operation: WROpcode, first: bool, last: bool) -> Opcode:
+    with_imm = operation is WROpcode.RDMA_WRITE_WITH_IMM
+    if first and last:
+        return Opcode.WRITE_ONLY_IMM if with_imm else Opcode.WRITE_ONLY
+    if last:
+        return Opcode.WRITE_LAST_IMM if with_imm else Opcode.WRITE_LAST
+    return Opcode.WRITE_FIRST if first else Opcode.WRITE_MIDDLE

@@ -1,0 +1,274 @@
+"""The receiving half of a QP: window, placement in any order, SACK and NACK, completion of messages.
+
+Source: OCP MRC 1.0. Reliability is apart from semantics: a SACK says that packets arrived, a Transport ACK
+that messages are complete, and a packet can be SACKed whose message is then refused.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nic_model.headers import (
+    AETH,
+    NETH,
+    PETH,
+    SETH,
+    CCState,
+    Ecn,
+    NackReason,
+    Opcode,
+    SackMark,
+)
+from nic_model.packet import Packet, nominal_size
+from nic_model.sequence import unwrap
+from nic_model.verbs import CQ, PD, WC, Access, RecvWR, Regions, WCOpcode, WCStatus
+
+SACK_GEN_THRESHOLD = 16_384
+"""Bytes received since the last SACK that trigger the next (uet-htsim's default)."""
+SACK_MIN_COUNTED = 1024
+"""Each packet counts at least this many bytes towards the threshold (OCP MRC)."""
+BITMAP_BITS = 64
+RCVD_BYTES_UNIT = 256
+OOO_COUNT_MAX = (1 << 15) - 1
+
+ACK_SYNDROME = 0x1F
+"""AETH: an ACK whose credit field is always 0x1F (OCP MRC)."""
+NAK_INVALID_REQUEST = 0x61
+NAK_REMOTE_ACCESS = 0x62
+NAK_REMOTE_OPERATION = 0x64
+"""AETH NAK codes 1, 2 and 4 (InfiniBand 9.7.5.2.8)."""
+
+SendControl = Callable[[Packet, Opcode, int, bytes], None]
+"""Answer a packet: (the packet, opcode, BTH PSN, extension header)."""
+
+
+@dataclass(slots=True)
+class _Message:
+    """A message of which packets have arrived, until it is complete and all before it are."""
+
+    length: int
+    rqmsn: int
+    received: int = 0
+    imm: int | None = None
+
+    @property
+    def complete(self) -> bool:
+        # The last packet, which may bring an immediate, is needed to make up the length.
+        return self.received == self.length
+
+
+@dataclass(slots=True)
+class ResponderCounters:
+    """Packets and bytes of one QP's receiving half."""
+
+    packets: int = 0
+    payload_bytes: int = 0
+    duplicates: int = 0
+    out_of_window: int = 0
+    trimmed: int = 0
+    marked: int = 0
+    sacks: int = 0
+    nacks: int = 0
+    transport_acks: int = 0
+    refused: int = 0
+
+
+class Responder:
+    """Takes data packets and probes, gives back SACKs, NACKs, Transport ACKs and receive completions."""
+
+    def __init__(
+        self,
+        *,
+        qpn: int,
+        dest_qpn: int,
+        first_psn: int,
+        mpr: int,
+        max_wimm: int,
+        pd: PD,
+        regions: Regions,
+        rcq: CQ,
+        receive_queue: deque[RecvWR],
+        send_control: SendControl,
+        fail: Callable[[WCStatus], None],
+    ) -> None:
+        self.counters = ResponderCounters()
+        self._qpn = qpn
+        self._dest_qpn = dest_qpn
+        self._mpr = mpr
+        self._max_wimm = max_wimm
+        self._pd = pd
+        self._regions = regions
+        self._rcq = rcq
+        self._receive_queue = receive_queue
+        self._send_control = send_control
+        self._fail = fail
+        self._cack = first_psn - 1
+        self._max_psn = first_psn - 1
+        self._arrived = 0  # bit i: PSN cack + 1 + i has arrived
+        self._messages: dict[int, _Message] = {}
+        self._msn = 0  # all messages up to this one are complete
+        self._rqmsn = 0  # all WRITEs with immediate up to this one are delivered
+        self._since_sack = 0
+        self._rcvd_bytes = 0
+
+    # ---- data ----------------------------------------------------------------------------------------
+
+    def on_data(self, packet: Packet) -> int:
+        """A data packet: place it, then acknowledge if one of the five triggers says so.
+
+        Returns how many bytes it put into memory.
+        """
+        psn = unwrap(packet.psn, self._cack, 24)
+        offset = psn - self._cack - 1
+        marked = packet.ecn == Ecn.CE
+        if offset < 0 or (offset < self._mpr and self._arrived >> offset & 1):
+            # A lost SACK or Transport ACK is made up for.
+            self.counters.duplicates += 1
+            self._sack(packet, psn, marked)
+            self._transport_ack(packet)
+            return 0
+        if offset >= self._mpr:
+            self.counters.out_of_window += 1
+            self._nack(packet, NackReason.PSN_OOR_WINDOW)
+            return 0
+        if packet.cut:
+            self.counters.trimmed += 1
+            self._nack(packet, NackReason.TRIMMED_LASTHOP if packet.lasthop else NackReason.TRIMMED)
+            return 0
+        self.counters.packets += 1
+        self._mark_arrived(psn, offset)
+        size = nominal_size(packet)
+        self._rcvd_bytes += size
+        self._since_sack += max(size, SACK_MIN_COUNTED)
+        placed, done = self._place(packet)
+        # Five triggers (OCP MRC): bytes since the last one, AckReq, ECN-CE, a retransmission, a probe.
+        if packet.ack_req or packet.rtx or marked or self._since_sack > SACK_GEN_THRESHOLD:
+            self._sack(packet, psn, marked)
+        if done:
+            self._complete_messages(packet)
+        return placed
+
+    def _mark_arrived(self, psn: int, offset: int) -> None:
+        self._arrived |= 1 << offset
+        if psn > self._max_psn:
+            self._max_psn = psn
+        if offset == 0:
+            run = (~self._arrived & (self._arrived + 1)).bit_length() - 1
+            self._cack += run
+            self._arrived >>= run
+
+    def _place(self, packet: Packet) -> tuple[int, bool]:
+        """Write the payload to memory at once, in whatever order it comes: (bytes, is its message complete?)."""
+        msn = unwrap(packet.msn, self._msn, 16)
+        message = self._messages.get(msn)
+        if message is None:
+            message = self._messages[msn] = _Message(packet.dma_len, unwrap(packet.rqmsn, self._rqmsn, 16))
+        if (
+            msn <= self._msn
+            or message.length != packet.dma_len
+            or message.rqmsn > self._rqmsn + self._max_wimm
+            or message.received + len(packet.payload) > message.length
+        ):
+            self._refuse(packet, NAK_INVALID_REQUEST, WCStatus.REM_INV_REQ_ERR)
+            return 0, False
+        if packet.payload:
+            # The region's bounds are checked for every packet: each carries its own RETH (OCP MRC).
+            memory = self._regions.find(packet.rkey, self._pd, packet.va, len(packet.payload), Access.REMOTE_WRITE)
+            if memory is None:
+                self._refuse(packet, NAK_REMOTE_ACCESS, WCStatus.REM_ACCESS_ERR)
+                return 0, False
+            memory[:] = packet.payload
+            self.counters.payload_bytes += len(packet.payload)
+        if packet.imm is not None:
+            message.imm = packet.imm
+        message.received += len(packet.payload)
+        return len(packet.payload), message.complete
+
+    def _complete_messages(self, packet: Packet) -> None:
+        """Deliver what is complete in send order (RQMSN), and acknowledge it."""
+        before = self._msn
+        while (message := self._messages.get(self._msn + 1)) is not None and message.complete:
+            if message.imm is not None and not self._deliver(message, message.imm):
+                # MRC has no RNR NAK: receives are posted beforehand, or the QP fails.
+                self._refuse(packet, NAK_REMOTE_OPERATION, WCStatus.REM_OP_ERR)
+                return
+            self._msn += 1
+            del self._messages[self._msn]
+        if self._msn > before:
+            self._transport_ack(packet)
+
+    def _deliver(self, message: _Message, imm: int) -> bool:
+        if not self._receive_queue or message.rqmsn != self._rqmsn + 1:
+            return False
+        self._rqmsn += 1
+        wr_id = self._receive_queue.popleft().wr_id
+        opcode = WCOpcode.RECV_RDMA_WITH_IMM
+        self._rcq.add(WC(wr_id, WCStatus.SUCCESS, opcode, self._qpn, message.length, imm))
+        return True
+
+    # ---- control -------------------------------------------------------------------------------------
+
+    def on_probe(self, packet: Packet, probe: PETH) -> None:
+        """A reliability probe: answer with the whole state, reliability and semantics."""
+        self._sack(packet, self._max_psn, False, probe)
+        self._transport_ack(packet)
+
+    def _sack(self, packet: Packet, psn: int, marked: bool, probe: PETH | None = None) -> None:
+        base = self._cack + 1
+        if self._max_psn - base >= BITMAP_BITS:
+            base = self._max_psn - (BITMAP_BITS - 1)
+        bitmap = self._arrived >> (base - self._cack - 1) & (1 << BITMAP_BITS) - 1
+        if marked:
+            self.counters.marked += 1
+        seth = SETH(
+            m=SackMark.SKIP_ONCE if marked else SackMark.NONE,
+            pr=probe is not None,
+            ack_psn_offset=_signed16(psn - self._cack) if probe is None else _as_signed16(probe.probe_id),
+            entropy=packet.ev,
+            spdcid=self._qpn & 0xFFFF,
+            dpdcid=self._dest_qpn & 0xFFFF,
+            cack_psn=self._cack & 0xFFFFFF,
+            sack_offset=base - self._cack,
+            sack_bitmap=bitmap,
+        )
+        state = CCState(
+            tx_timestamp=packet.tx_timestamp,
+            ooo_count=min(self._arrived.bit_count(), OOO_COUNT_MAX),
+            rcvd_bytes=-(-self._rcvd_bytes // RCVD_BYTES_UNIT) & 0xFFFFFF,
+        )
+        self._since_sack = 0
+        self.counters.sacks += 1
+        self._send_control(packet, Opcode.SACK, self._cack & 0xFFFFFF, seth.pack() + state.pack())
+
+    def _nack(self, packet: Packet, reason: NackReason) -> None:
+        neth = NETH(
+            reason=reason,
+            entropy=packet.ev,
+            spdcid=self._qpn & 0xFFFF,
+            dpdcid=self._dest_qpn & 0xFFFF,
+            nack_psn=packet.psn,
+            tx_timestamp=packet.tx_timestamp,
+        )
+        self.counters.nacks += 1
+        self._send_control(packet, Opcode.NACK, packet.psn, neth.pack())
+
+    def _transport_ack(self, packet: Packet, syndrome: int = ACK_SYNDROME) -> None:
+        self.counters.transport_acks += 1
+        aeth = AETH(syndrome=syndrome, msn=self._msn & 0xFFFFFF)
+        self._send_control(packet, Opcode.TRANSPORT_ACK, self._cack & 0xFFFFFF, aeth.pack())
+
+    def _refuse(self, packet: Packet, syndrome: int, status: WCStatus) -> None:
+        """A Transport NAK: the packet arrived, its message can't be done. The QP is in error (InfiniBand 9.9.3)."""
+        self.counters.refused += 1
+        self._transport_ack(packet, syndrome)
+        self._fail(status)
+
+
+def _signed16(value: int) -> int:
+    return max(-(1 << 15), min((1 << 15) - 1, value))
+
+
+def _as_signed16(value: int) -> int:
+    return value - (1 << 16) if value >> 15 else value
