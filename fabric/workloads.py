@@ -242,7 +242,7 @@ class TransfersWorkload:
         self.finished_at = 0
         self.total_bytes = size * messages * len(pairs)
         self._left = messages * len(pairs)
-        self._hosts: dict[int, _Host] = {}
+        self._hosts: dict[str, _Host] = {}
         self._transfers: list[tuple[_Host, QP, MR, MR, str]] = []
         self._size = size
         self._messages = messages
@@ -254,7 +254,9 @@ class TransfersWorkload:
             self._transfers.append((a, qp, outgoing, incoming, f"{a.name} -> {b.name}"))
 
     def _host(self, node: NicNode) -> _Host:
-        return self._hosts.setdefault(id(node), _Host(node, self._on_completion))
+        if node.nic.name not in self._hosts:
+            self._hosts[node.nic.name] = _Host(node, self._on_completion)
+        return self._hosts[node.nic.name]
 
     @property
     def done(self) -> bool:

@@ -1,0 +1,220 @@
+"""The switches' P4Runtime: the pipeline they run, plan entries as its messages, and a connection to one switch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from finsy import GRPCStatusCode, P4Client, P4ClientError, P4Schema, P4TableAction, P4TableEntry, P4TableMatch
+from finsy.p4schema import P4ConfigAction, P4ConfigResponseType, P4UpdateType
+from finsy.proto import U128, p4i, p4r
+from google.protobuf import text_format
+
+from controller.plan import Entry, Value, address_text
+from controller.topology import Control
+from controller.yaml_file import FileError
+
+PIPELINE_DIR = Path(__file__).parents[1] / "p4src" / "build"
+PIPELINE_NAME = "mrc_switch"
+
+_MAC_BITS = 48
+_ADDRESS_BITS = 128
+
+
+class Pipeline:
+    """A compiled P4 program: its P4Info and the device configuration that p4c made for v1model."""
+
+    def __init__(self, directory: Path = PIPELINE_DIR) -> None:
+        """Load `mrc_switch.p4info.txtpb` and `mrc_switch.json`. Raises FileError."""
+        p4info = directory / f"{PIPELINE_NAME}.p4info.txtpb"
+        blob = directory / f"{PIPELINE_NAME}.json"
+        for path in (p4info, blob):
+            if not path.is_file():
+                raise FileError(str(path), None, (), "no such file; is this the directory of p4c's output?")
+        try:
+            message = text_format.Parse(p4info.read_text(encoding="utf-8"), p4i.P4Info())
+        except (text_format.ParseError, UnicodeDecodeError) as error:
+            raise FileError(str(p4info), None, (), f"is not P4Info: {error}") from None
+        self.schema = P4Schema(message, blob)
+        self.config = self.schema.get_pipeline_config()
+        self.cookie = self.schema.p4cookie
+
+    def encode(self, entry: Entry) -> p4r.Entity:
+        """An entry as a P4Runtime message."""
+        action = P4TableAction(entry.action, **dict(entry.params))
+        return P4TableEntry(entry.table, match=P4TableMatch(entry.match), action=action).encode(self.schema)
+
+    def decode(self, entity: p4r.Entity) -> Entry:
+        """An entry from the message that a switch answers with; tables of this program have exact and lpm keys."""
+        message = entity.table_entry
+        table = self.schema.tables[message.table_id]
+        action = table.actions[message.action.action.action_id]
+        match = {field.field_id: field for field in message.match}
+        params = {param.param_id: param for param in message.action.action.params}
+        return Entry(
+            table.alias,
+            tuple(
+                (key.alias, _match_value(match[key.id], key.bitwidth)) for key in table.match_fields if key.id in match
+            ),
+            action.alias,
+            tuple((param.name, _value(params[param.id].value, param.bitwidth)) for param in action.params),
+        )
+
+
+def _match_value(field: p4r.FieldMatch, bits: int) -> Value:
+    if field.HasField("lpm"):
+        return f"{_value(field.lpm.value, bits)}/{field.lpm.prefix_len}"
+    return _value(field.exact.value, bits)
+
+
+def _value(packed: bytes, bits: int) -> Value:
+    number = int.from_bytes(packed, "big")
+    if bits == _ADDRESS_BITS:
+        return address_text(number.to_bytes(_ADDRESS_BITS // 8, "big"))
+    if bits == _MAC_BITS:
+        return number.to_bytes(_MAC_BITS // 8, "big").hex(":")
+    return number
+
+
+class SwitchError(Exception):
+    """Why a switch could not be spoken to. str() is one line, without the switch's name."""
+
+
+class Refusal(NamedTuple):
+    """An update that a switch refused, and its reason."""
+
+    update: P4UpdateType
+    entry: Entry
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.update.name.lower()} {self.entry}: {self.reason}"
+
+
+class SwitchClient:
+    """A connection to one switch. Whatever is asked, an answer or a SwitchError comes within `timeout` seconds."""
+
+    def __init__(self, control: Control, pipeline: Pipeline, timeout: float) -> None:
+        self._address, self._device_id = control
+        self._pipeline = pipeline
+        self._timeout = timeout
+        self._client = P4Client(self._address, wait_for_ready=False)
+        self._election_id = U128.encode(0)
+
+    async def __aenter__(self) -> SwitchClient:
+        await self._client.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._client.close()
+
+    async def become_primary(self, election_id: int) -> None:
+        """Become the controller that may write. Raises SwitchError that names the one that is."""
+        async with self._one_line_errors():
+            try:
+                answer = await self._arbitrate(election_id)
+                if answer.status.code == GRPCStatusCode.NOT_FOUND:
+                    # Nobody is primary, and nobody may become it with less than the highest id seen so far.
+                    election_id = U128.decode(answer.election_id)
+                    answer = await self._arbitrate(election_id)
+            except P4ClientError as error:
+                if not error.is_election_id_used:
+                    raise
+                raise SwitchError(f"not primary: another controller has election id {election_id} too") from None
+        if answer.status.code != GRPCStatusCode.OK:
+            winner = U128.decode(answer.election_id)
+            raise SwitchError(f"not primary with election id {election_id}: a controller with {winner} is")
+        self._election_id = U128.encode(election_id)
+
+    async def cookie(self) -> int | None:
+        """The cookie of the switch's pipeline, None if it has no pipeline."""
+        request = p4r.GetForwardingPipelineConfigRequest(
+            device_id=self._device_id, response_type=P4ConfigResponseType.COOKIE_ONLY.vt()
+        )
+        async with self._one_line_errors():
+            try:
+                reply = await self._client.request(request)
+            except P4ClientError as error:
+                if error.code != GRPCStatusCode.FAILED_PRECONDITION:
+                    raise
+                return None
+            return reply.config.cookie.cookie if reply.config.HasField("cookie") else None
+
+    async def commit_pipeline(self) -> None:
+        """Make the switch run the pipeline. It forgets all entries."""
+        request = p4r.SetForwardingPipelineConfigRequest(
+            device_id=self._device_id,
+            election_id=self._election_id,
+            action=P4ConfigAction.VERIFY_AND_COMMIT.vt(),
+            config=self._pipeline.config,
+        )
+        async with self._one_line_errors():
+            await self._client.request(request)
+
+    async def read(self) -> list[Entry]:
+        """All table entries, the default ones aside."""
+        request = p4r.ReadRequest(device_id=self._device_id, entities=[p4r.Entity(table_entry=p4r.TableEntry())])
+        async with self._one_line_errors():
+            return [
+                self._pipeline.decode(entity)
+                async for reply in self._client.request_iter(request)
+                for entity in reply.entities
+                if not entity.table_entry.is_default_action
+            ]
+
+    async def write(self, update: P4UpdateType, entries: Sequence[Entry]) -> list[Refusal]:
+        """Write entries in one request; returns those refused, the others are in force. Raises SwitchError."""
+        request = p4r.WriteRequest(
+            device_id=self._device_id,
+            election_id=self._election_id,
+            updates=[p4r.Update(type=update.vt(), entity=self._pipeline.encode(entry)) for entry in entries],
+        )
+        async with self._one_line_errors():
+            try:
+                await self._client.request(request)
+            except P4ClientError as error:
+                if not error.details:
+                    raise
+                return [
+                    Refusal(update, entries[index], _reason(detail.canonical_code, detail.message))
+                    for index, detail in error.details.items()
+                ]
+        return []
+
+    async def _arbitrate(self, election_id: int) -> p4r.MasterArbitrationUpdate:
+        await self._client.send(
+            p4r.StreamMessageRequest(
+                arbitration=p4r.MasterArbitrationUpdate(device_id=self._device_id, election_id=U128.encode(election_id))
+            )
+        )
+        while True:
+            try:
+                answer = await self._client.receive()
+            except RuntimeError:  # finsy's word for a stream that the server ends without a status
+                raise SwitchError(f"{self._address} closed the stream") from None
+            if answer.HasField("arbitration"):
+                return answer.arbitration
+
+    @asynccontextmanager
+    async def _one_line_errors(self) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(self._timeout):
+                yield
+        except TimeoutError:
+            raise SwitchError(f"no answer from {self._address} within {self._timeout:g} s") from None
+        except P4ClientError as error:
+            if error.code == GRPCStatusCode.UNAVAILABLE:
+                # gRPC tells a chain of causes; the last one is what happened.
+                cause = error.message.split(": ")[-1].strip("[]")
+                raise SwitchError(f"cannot reach {self._address}: {cause}") from None
+            raise SwitchError(_reason(error.code, error.message)) from None
+
+
+def _reason(code: GRPCStatusCode, message: str) -> str:
+    return f"{code.name}: {message}" if message else code.name

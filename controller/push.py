@@ -1,0 +1,164 @@
+"""Brings switches to their plan over P4Runtime, and checks that they are there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from finsy.p4schema import P4UpdateType
+
+from controller.p4runtime import Pipeline, SwitchClient, SwitchError
+from controller.plan import TABLES, Difference, Entry, compare, entries
+from controller.topology import SwitchSpec, Topology
+from controller.topology_checks import check_pushable
+
+DEFAULT_ELECTION_ID = 10
+DEFAULT_TIMEOUT = 10.0
+"""Seconds that a switch has for each answer."""
+
+_CONCURRENT_SWITCHES = 16
+_BATCH = 500
+"""Updates per request: few round trips, and a request far below gRPC's usual limit of 4 MiB."""
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class PushResult:
+    """What a push did to a switch, in entries. `errors` are one line each, without the switch's name."""
+
+    switch: str
+    pipeline_set: bool = False
+    inserted: int = 0
+    modified: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+    errors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyResult:
+    """How a switch differs from its plan; `error` says in one line why that is unknown."""
+
+    switch: str
+    difference: Difference | None = None
+    error: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """The switch runs the pipeline and holds exactly the planned entries."""
+        return self.difference is not None and not self.difference
+
+
+async def push(
+    topo: Topology,
+    pipeline: Pipeline,
+    *,
+    election_id: int = DEFAULT_ELECTION_ID,
+    answer_timeout: float = DEFAULT_TIMEOUT,
+    progress: Callable[[PushResult], None] | None = None,
+) -> list[PushResult]:
+    """Bring all switches to their plan, concurrently; one result per switch, in the topology's order.
+
+    A switch that runs another pipeline gets this one; then only the entries that differ are written. A switch
+    that fails does not hold up the others. `progress` is called as each one ends. Raises FileError if the
+    topology cannot be pushed to v1model switches.
+    """
+    check_pushable(topo)
+
+    async def work(switch: SwitchSpec) -> PushResult:
+        try:
+            async with SwitchClient(switch.control, pipeline, answer_timeout) as client:
+                await client.become_primary(election_id)
+                return await _push(topo, switch, client, pipeline)
+        except SwitchError as error:
+            return PushResult(switch.name, errors=(str(error),))
+
+    return await _for_each_switch(topo, work, progress)
+
+
+async def verify(
+    topo: Topology,
+    pipeline: Pipeline,
+    *,
+    answer_timeout: float = DEFAULT_TIMEOUT,
+    progress: Callable[[VerifyResult], None] | None = None,
+) -> list[VerifyResult]:
+    """Read all switches back and compare; one result per switch, in the topology's order. Writes nothing.
+
+    Raises FileError if the topology cannot be pushed to v1model switches.
+    """
+    check_pushable(topo)
+
+    async def work(switch: SwitchSpec) -> VerifyResult:
+        try:
+            async with SwitchClient(switch.control, pipeline, answer_timeout) as client:
+                cookie = await client.cookie()
+                if cookie != pipeline.cookie:
+                    runs = "no pipeline" if cookie is None else f"another pipeline (cookie {cookie:#x})"
+                    raise SwitchError(f"runs {runs}, not the planned one (cookie {pipeline.cookie:#x})")
+                return VerifyResult(switch.name, compare(entries(topo, switch), await client.read()))
+        except SwitchError as error:
+            return VerifyResult(switch.name, error=str(error))
+
+    return await _for_each_switch(topo, work, progress)
+
+
+async def _push(topo: Topology, switch: SwitchSpec, client: SwitchClient, pipeline: Pipeline) -> PushResult:
+    pipeline_set = await client.cookie() != pipeline.cookie
+    if pipeline_set:
+        await client.commit_pipeline()
+    difference = compare(entries(topo, switch), await client.read())
+    done: Counter[P4UpdateType] = Counter()
+    errors: list[str] = []
+    try:
+        for update, batch in _batches(difference):
+            refusals = await client.write(update, batch)
+            done[update] += len(batch) - len(refusals)
+            errors += map(str, refusals)
+    except SwitchError as error:
+        errors.append(str(error))
+    return PushResult(
+        switch.name,
+        pipeline_set,
+        done[P4UpdateType.INSERT],
+        done[P4UpdateType.MODIFY],
+        done[P4UpdateType.DELETE],
+        difference.unchanged,
+        tuple(errors),
+    )
+
+
+def _batches(difference: Difference) -> Iterator[tuple[P4UpdateType, list[Entry]]]:
+    """The requests to write, in order. A switch may apply one request's updates in any order: one table each.
+
+    Entries that are too many go first, or a full table could keep a push from ever getting through.
+    """
+    present = [planned for planned, _ in difference.changed]
+    for update, updated, tables in (
+        (P4UpdateType.DELETE, difference.extra, reversed(TABLES)),
+        (P4UpdateType.MODIFY, present, iter(TABLES)),
+        (P4UpdateType.INSERT, difference.missing, iter(TABLES)),
+    ):
+        for table in tables:
+            batch = [entry for entry in updated if entry.table == table]
+            for start in range(0, len(batch), _BATCH):
+                yield update, batch[start : start + _BATCH]
+
+
+async def _for_each_switch(
+    topo: Topology, work: Callable[[SwitchSpec], Awaitable[R]], progress: Callable[[R], None] | None
+) -> list[R]:
+    gate = asyncio.Semaphore(_CONCURRENT_SWITCHES)
+
+    async def one(switch: SwitchSpec) -> R:
+        async with gate:
+            result = await work(switch)
+        if progress:
+            progress(result)
+        return result
+
+    return await asyncio.gather(*map(one, topo.switches()))

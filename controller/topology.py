@@ -1,0 +1,360 @@
+"""The topology file, the one source of a fabric, and what follows from it: names, addresses, uSIDs, ports.
+
+A fabric is `planes` separate two-tier Clos networks. In each, every T0 (one per row) has a link to every T1; a
+NIC has one port per plane, on the T0 of its row. The planes meet in the NICs only (arXiv 2605.04333).
+
+| what           | how it follows from the file                                                          |
+|----------------|---------------------------------------------------------------------------------------|
+| names          | `p{plane}t0-{row}`, `p{plane}t1-{index}`, `nic{n}` with n = row * nics_per_row + index   |
+| uSID           | kind 3 bits (001 T0, 010 T1, 111 NIC), plane 3 bits, index 10 bits (a NIC's: in its row) |
+| NIC address    | nic_prefix 48 bits, row 16 bits, plane 16 bits, 0, index in the row 16 bits             |
+| switch address | switch_prefix, 0, uSID 16 bits                                                        |
+| MACs           | locally administered: 02:00:00:00:uSID for all ports of a switch, 02:01:row:uSID for a NIC port |
+| ports          | T0: from 1 to its NICs, then on to its T1s; T1: 1 + row; NIC: the plane's number        |
+| device_id      | counts from 1: plane by plane, T0s before T1s                                         |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import dataclass
+from functools import cache
+from ipaddress import IPv6Address
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from controller import topology_checks
+from controller.topology_file import ControlModel, LinkOverride, OverridesModel, SwitchOverride, TopologyModel
+from controller.yaml_file import Document
+from nic_model.paths import UsidKind, usid
+
+Role = Literal["t0", "t1"]
+LinkKind = Literal["nic", "fabric"]
+
+_USID_KIND: dict[Role, UsidKind] = {"t0": UsidKind.T0, "t1": UsidKind.T1}
+_SWITCH_NAME = re.compile(r"p(0|[1-9]\d*)(t[01])-(0|[1-9]\d*)")
+_NIC_NAME = re.compile(r"nic(0|[1-9]\d*)")
+_PRESETS = Path(__file__).with_name("presets")
+_NO_OVERRIDE = SwitchOverride()
+
+
+class Control(NamedTuple):
+    """Where a switch serves P4Runtime: HOST:PORT and device_id."""
+
+    address: str
+    device_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchSpec:
+    """A switch. `index` is the row of a T0, the number within the plane of a T1."""
+
+    name: str
+    role: Role
+    plane: int
+    index: int
+    usid: int
+    mac: str
+    address: IPv6Address
+    control: Control
+
+
+@dataclass(frozen=True, slots=True)
+class NicPort:
+    """A NIC's port in one plane; its port number is the plane's."""
+
+    plane: int
+    usid: int
+    address: IPv6Address
+    mac: str
+
+
+@dataclass(frozen=True, slots=True)
+class NicSpec:
+    """A NIC. `index` counts within the row; ports[p] is the port in plane p."""
+
+    name: str
+    row: int
+    index: int
+    ports: tuple[NicPort, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchPort:
+    """A port of a switch, and who is at the other end. `address` is that of a NIC port, else None."""
+
+    number: int
+    peer: str
+    peer_role: Literal["nic", "t0", "t1"]
+    peer_index: int
+    peer_usid: int
+    peer_mac: str
+    address: IPv6Address | None
+
+
+class End(NamedTuple):
+    """One end of a link: the node's name and its port's number."""
+
+    node: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSpec:
+    """A link; `a` is the lower end (NIC below T0 below T1)."""
+
+    a: End
+    b: End
+    kind: LinkKind
+    plane: int
+    rate_gbps: float
+    delay_ns: int
+
+
+class UnknownNodeError(LookupError):
+    """No node of this name is in the fabric. str() is one line that says which there are."""
+
+
+class Topology:
+    """A fabric, read-only. Everything is derived when it is asked for: nothing here grows with the fabric."""
+
+    def __init__(self, document: Document) -> None:
+        """Check a file and take it. Raises FileError, one line with the place in the file."""
+        self.document = document
+        self.model = model = document.validate(TopologyModel)
+        self.name = model.name
+        self.planes = model.planes
+        self.rows = model.rows
+        self.t1_per_plane = model.t1_per_plane
+        self.nics_per_row = model.nics_per_row
+        self.block = model.block
+        block = int(model.block.network_address) >> 96
+        self._block_text = f"{block >> 16:x}:{block & 0xFFFF:x}"
+        topology_checks.check_names(self)
+        self._links = {_lower_end_first(*link.between): link for link in model.overrides.links}
+        self._ports = {
+            (name, _other(link, name)): number for link in model.overrides.links for name, number in link.ports.items()
+        }
+        topology_checks.check_addresses(self)
+        topology_checks.check_ports(self)
+
+    @classmethod
+    def load(cls, path: Path) -> Topology:
+        """Read a topology file. Raises FileError."""
+        return cls(Document.read(path))
+
+    @classmethod
+    def preset(cls, name: str) -> Topology:
+        """A topology that comes with the controller. Raises KeyError."""
+        return cls(Document.parse(preset_text(name), f"preset {name}"))
+
+    def served_at(self, address: str) -> Topology:
+        """The same fabric with all switches at one P4Runtime address, by the device_ids that count from 1."""
+        links = self.model.overrides.links
+        other = copy(self)
+        other.model = self.model.model_copy(
+            update={"control": ControlModel(address=address), "overrides": OverridesModel(links=links)}
+        )
+        return other
+
+    # Nodes and links
+
+    @property
+    def switch_count(self) -> int:
+        """The number of switches."""
+        return self.planes * (self.rows + self.t1_per_plane)
+
+    @property
+    def nic_count(self) -> int:
+        """The number of NICs."""
+        return self.rows * self.nics_per_row
+
+    def switches(self) -> Iterator[SwitchSpec]:
+        """All switches in the order of their device_ids: plane by plane, T0s before T1s."""
+        for plane in range(self.planes):
+            for row in range(self.rows):
+                yield self._switch("t0", plane, row)
+            for index in range(self.t1_per_plane):
+                yield self._switch("t1", plane, index)
+
+    def nics(self) -> Iterator[NicSpec]:
+        """All NICs, row by row."""
+        for row in range(self.rows):
+            yield from self.row(row)
+
+    def row(self, row: int) -> Iterator[NicSpec]:
+        """The NICs of one row."""
+        for index in range(self.nics_per_row):
+            yield self._nic(row, index)
+
+    def links(self) -> Iterator[LinkSpec]:
+        """All links: plane by plane, T0 by T0, first those to NICs, then those to T1s."""
+        for plane in range(self.planes):
+            for row in range(self.rows):
+                t0 = self._switch("t0", plane, row)
+                for port in self.ports(t0):
+                    yield self._link(t0, port)
+
+    def ports(self, switch: SwitchSpec) -> Iterator[SwitchPort]:
+        """The ports of a switch: those to NICs by index, then those to switches by index."""
+        if switch.role == "t0":
+            for index in range(self.nics_per_row):
+                name = f"nic{switch.index * self.nics_per_row + index}"
+                nic = self._nic_port(switch.plane, switch.index, index)
+                number = self._port(switch.name, name, 1 + index)
+                yield SwitchPort(number, name, "nic", index, nic.usid, nic.mac, nic.address)
+            peer_role: Role = "t1"
+            first, count = 1 + self.nics_per_row, self.t1_per_plane
+        else:
+            peer_role, first, count = "t0", 1, self.rows
+        for index in range(count):
+            name = _switch_name(peer_role, switch.plane, index)
+            number = self._port(switch.name, name, first + index)
+            peer_usid = usid(_USID_KIND[peer_role], switch.plane, index)
+            yield SwitchPort(number, name, peer_role, index, peer_usid, _switch_mac(peer_usid), None)
+
+    # Look-ups by name
+
+    def switch(self, name: str) -> SwitchSpec:
+        """A switch by its name. Raises UnknownNodeError."""
+        role, plane, index = self.parse_switch(name)
+        return self._switch(role, plane, index)
+
+    def nic(self, name: str) -> NicSpec:
+        """A NIC by its name. Raises UnknownNodeError."""
+        return self._nic(*self.parse_nic(name))
+
+    def row_prefix(self, row: int) -> str:
+        """The /64 of a row's NIC ports."""
+        return f"{self._nic_address(0, row, 0)}/64"
+
+    def usid_prefix(self, value: int) -> str:
+        """The /48 of a uSID."""
+        return f"{self._block_text}:{value:x}::/48"
+
+    def parse_switch(self, name: str) -> tuple[Role, int, int]:
+        """The (role, plane, index) of a switch's name. Raises UnknownNodeError."""
+        match = _SWITCH_NAME.fullmatch(name)
+        if match:
+            role: Role = "t0" if match[2] == "t0" else "t1"
+            plane, index = int(match[1]), int(match[3])
+            if plane < self.planes and index < (self.rows if role == "t0" else self.t1_per_plane):
+                return role, plane, index
+        raise UnknownNodeError(
+            f"no switch {name!r} in {self.name}: p0..{self.planes - 1}, t0-0..{self.rows - 1}, "
+            f"t1-0..{self.t1_per_plane - 1}"
+        )
+
+    def parse_nic(self, name: str) -> tuple[int, int]:
+        """The (row, index in the row) of a NIC's name. Raises UnknownNodeError."""
+        match = _NIC_NAME.fullmatch(name)
+        if match and int(match[1]) < self.nic_count:
+            return divmod(int(match[1]), self.nics_per_row)
+        raise UnknownNodeError(f"no NIC {name!r} in {self.name}: nic0..{self.nic_count - 1}")
+
+    def linked(self, one: str, other: str) -> bool:
+        """Whether there is a link between two nodes, by their names. Raises UnknownNodeError."""
+        (lower, lower_plane, lower_row), (upper, upper_plane, upper_row) = sorted(map(self._place, (one, other)))
+        if (lower, upper) == ("nic", "t0"):
+            return lower_row == upper_row
+        return (lower, upper) == ("t0", "t1") and lower_plane == upper_plane
+
+    def _place(self, name: str) -> tuple[str, int, int]:
+        """(role, plane, row or index); sorts NICs below T0s and T0s below T1s."""
+        if name.startswith("nic"):
+            row, _ = self.parse_nic(name)
+            return "nic", 0, row
+        return self.parse_switch(name)
+
+    # One node
+
+    def _switch(self, role: Role, plane: int, index: int) -> SwitchSpec:
+        name = _switch_name(role, plane, index)
+        own_usid = usid(_USID_KIND[role], plane, index)
+        address = IPv6Address(int(self.model.switch_prefix.network_address) | own_usid)
+        return SwitchSpec(
+            name, role, plane, index, own_usid, _switch_mac(own_usid), address, self._control(name, role, plane, index)
+        )
+
+    def _control(self, name: str, role: Role, plane: int, index: int) -> Control:
+        override = self.model.overrides.switches.get(name, _NO_OVERRIDE)
+        place = index if role == "t0" else self.rows + index
+        device_id = 1 + plane * (self.rows + self.t1_per_plane) + place
+        address = override.address or self.model.control.address
+        return Control(address.replace("{name}", name), override.device_id or device_id)
+
+    def _nic(self, row: int, index: int) -> NicSpec:
+        ports = tuple(self._nic_port(plane, row, index) for plane in range(self.planes))
+        return NicSpec(f"nic{row * self.nics_per_row + index}", row, index, ports)
+
+    def _nic_port(self, plane: int, row: int, index: int) -> NicPort:
+        own_usid = usid(UsidKind.NIC, plane, index)
+        mac = f"02:01:{_mac_tail(row)}:{_mac_tail(own_usid)}"
+        return NicPort(plane, own_usid, self._nic_address(plane, row, index), mac)
+
+    def _nic_address(self, plane: int, row: int, index: int) -> IPv6Address:
+        return IPv6Address(int(self.model.nic_prefix.network_address) | row << 64 | plane << 48 | index)
+
+    def _link(self, t0: SwitchSpec, port: SwitchPort) -> LinkSpec:
+        t0_end = End(t0.name, port.number)
+        if port.peer_role == "nic":
+            kind: LinkKind = "nic"
+            usual = self.model.links.nic
+            a, b = End(port.peer, t0.plane), t0_end
+        else:
+            kind = "fabric"
+            usual = self.model.links.fabric
+            a, b = t0_end, End(port.peer, self._port(port.peer, t0.name, 1 + t0.index))
+        override = self._links.get((a.node, b.node))
+        rate, delay = (override.rate_gbps, override.delay_ns) if override else (None, None)
+        return LinkSpec(
+            a,
+            b,
+            kind,
+            t0.plane,
+            usual.rate_gbps if rate is None else rate,
+            usual.delay_ns if delay is None else delay,
+        )
+
+    def _port(self, switch: str, peer: str, usual: int) -> int:
+        return self._ports.get((switch, peer), usual)
+
+
+def preset_names() -> list[str]:
+    """The topologies that come with the controller."""
+    return sorted(path.stem for path in _PRESETS.glob("*.yaml"))
+
+
+def preset_text(name: str) -> str:
+    """The topology file of a preset. Raises KeyError."""
+    if name not in preset_names():
+        raise KeyError(name)
+    return (_PRESETS / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def _switch_name(role: Role, plane: int, index: int) -> str:
+    return f"p{plane}{role}-{index}"
+
+
+def _switch_mac(own_usid: int) -> str:
+    return f"02:00:00:00:{_mac_tail(own_usid)}"
+
+
+@cache
+def _mac_tail(value: int) -> str:
+    return f"{value >> 8:02x}:{value & 0xFF:02x}"
+
+
+def _lower_end_first(one: str, other: str) -> tuple[str, str]:
+    return (one, other) if _tier(one) < _tier(other) else (other, one)
+
+
+def _tier(name: str) -> int:
+    return 0 if name.startswith("nic") else 1 if "t0-" in name else 2
+
+
+def _other(link: LinkOverride, name: str) -> str:
+    one, other = link.between
+    return other if name == one else one

@@ -1,0 +1,98 @@
+"""Checks of a topology file that take more than one value. Each raises FileError, placed in the file."""
+
+from __future__ import annotations
+
+from ipaddress import IPv6Network
+from typing import TYPE_CHECKING
+
+from controller.topology_file import MAX_PORT, LinkOverride
+from controller.yaml_file import KeyPath
+
+if TYPE_CHECKING:
+    from controller.topology import Topology
+
+
+def check_names(topo: Topology) -> None:
+    """Overrides name switches and links that exist, each once."""
+    for name in topo.model.overrides.switches:
+        try:
+            topo.parse_switch(name)
+        except LookupError as error:
+            raise topo.document.error(("overrides", "switches", name), str(error)) from None
+    seen: dict[frozenset[str], int] = {}
+    for position, link in enumerate(topo.model.overrides.links):
+        key: KeyPath = ("overrides", "links", position)
+        _check_link(topo, key, link)
+        earlier = seen.setdefault(frozenset(link.between), position)
+        if earlier != position:
+            # One next hop per uSID: a second link between the same two nodes could not be told apart.
+            reason = f"the link {' - '.join(link.between)} stands already in overrides.links[{earlier}]"
+            raise topo.document.error((*key, "between"), f"{reason}; there are no parallel links")
+
+
+def check_addresses(topo: Topology) -> None:
+    """No address prefix overlaps another, no two switches serve P4Runtime at the same place."""
+    prefixes: dict[str, IPv6Network] = {}
+    for key in ("block", "nic_prefix", "switch_prefix"):
+        prefix: IPv6Network = getattr(topo.model, key)
+        for other, taken in prefixes.items():
+            if prefix.overlaps(taken):
+                raise topo.document.error((key,), f"{prefix} overlaps {other}, {taken}")
+        prefixes[key] = prefix
+
+    overrides = topo.model.overrides.switches
+    if not overrides:
+        return  # the file's own numbering gives every switch a device_id of its own
+    users: dict[tuple[str, int], str] = {}
+    for switch in topo.switches():
+        user = users.setdefault(switch.control, switch.name)
+        if user != switch.name:
+            culprit, other = (switch.name, user) if switch.name in overrides else (user, switch.name)
+            address, device_id = switch.control
+            reason = f"{address} device_id {device_id} is already {other}'s"
+            raise topo.document.error(("overrides", "switches", culprit), reason)
+
+
+def check_ports(topo: Topology) -> None:
+    """No switch has two links on one port."""
+    keys = {
+        (name, frozenset(link.between)): ("overrides", "links", position, "ports", name)
+        for position, link in enumerate(topo.model.overrides.links)
+        for name in link.ports
+    }
+    for name in dict.fromkeys(name for name, _ in keys):
+        users: dict[int, str] = {}
+        for port in topo.ports(topo.switch(name)):
+            user = users.setdefault(port.number, port.peer)
+            if user != port.peer:
+                own, other = keys.get((name, frozenset((name, port.peer)))), user
+                if own is None:
+                    own, other = keys[name, frozenset((name, user))], port.peer
+                reason = f"port {port.number} of {name} is already the one to {other}"
+                raise topo.document.error(own, reason)
+
+
+def check_pushable(topo: Topology) -> None:
+    """Every switch's ports can be addressed by a v1model switch."""
+    for key, role, count in (
+        ("t1_per_plane", "T0", topo.nics_per_row + topo.t1_per_plane),
+        ("rows", "T1", topo.rows),
+    ):
+        if count > MAX_PORT:
+            reason = f"a {role} has {count} ports, a v1model switch at most {MAX_PORT}: it can be planned, not pushed"
+            raise topo.document.error((key,), reason)
+
+
+def _check_link(topo: Topology, key: KeyPath, link: LinkOverride) -> None:
+    one, other = link.between
+    try:
+        linked = topo.linked(one, other)
+    except LookupError as error:
+        raise topo.document.error((*key, "between"), str(error)) from None
+    if not linked:
+        raise topo.document.error((*key, "between"), f"{one} and {other} have no link")
+    for name in link.ports:
+        if name not in link.between:
+            raise topo.document.error((*key, "ports", name), f"is no end of the link {one} - {other}")
+        if name.startswith("nic"):
+            raise topo.document.error((*key, "ports", name), "a NIC's port is numbered by its plane")

@@ -1,0 +1,116 @@
+"""The topology file as an operator writes it, schema 1. What follows from it is in `controller.topology`.
+
+Checked here: types, unknown keys, and what one value alone can get wrong. `controller.topology_checks` has the
+rest.
+"""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv6Network
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, Field
+
+from nic_model.paths import MAX_INDEX, MAX_PLANES
+
+MAX_PORT = 510
+"""v1model's ports have 9 bits and 511 means drop."""
+
+_USID_BITS = 16
+_HOST_PORT = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]{}:\s]+):(\d{1,5})")
+
+
+def _at_most(limit: int, why: str) -> AfterValidator:
+    def check(value: int) -> int:
+        if value > limit:
+            raise ValueError(f"does not fit: {why}, so at most {limit}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _of_length(low: int, high: int, why: str) -> AfterValidator:
+    def check(network: IPv6Network) -> IPv6Network:
+        if not low <= network.prefixlen <= high:
+            lengths = f"a /{low}" if low == high else f"a /{low} to /{high}"
+            raise ValueError(f"must be {lengths}: {why}")
+        if network.is_multicast or network.is_link_local:
+            raise ValueError("must be unicast and not link-local (RFC 4291)")
+        return network
+
+    return AfterValidator(check)
+
+
+def _is_host_port(text: str) -> str:
+    match = _HOST_PORT.fullmatch(text.replace("{name}", "name"))
+    if not match or not 0 < int(match[2]) < 1 << 16:
+        raise ValueError("must be HOST:PORT, an IPv6 host in brackets")
+    return text
+
+
+_Index = Annotated[int, Field(ge=1), _at_most(MAX_INDEX + 1, "a uSID has 10 bits for the index")]
+_Rate = Annotated[float, Field(gt=0)]
+_Delay = Annotated[int, Field(ge=0)]
+_Port = Annotated[int, Field(ge=1), _at_most(MAX_PORT, "v1model has 9 bits for a port and 511 means drop")]
+_GrpcAddress = Annotated[str, AfterValidator(_is_host_port)]
+
+
+class LinkModel(BaseModel):
+    """Rate in Gb/s and propagation delay in ns of a kind of link."""
+
+    rate_gbps: _Rate
+    delay_ns: _Delay
+
+
+class LinksModel(BaseModel):
+    """The links between NICs and T0s, and those between T0s and T1s."""
+
+    nic: LinkModel
+    fabric: LinkModel
+
+
+class ControlModel(BaseModel):
+    """Where the switches serve P4Runtime: HOST:PORT, with `{name}` for the switch's name."""
+
+    address: _GrpcAddress
+
+
+class SwitchOverride(BaseModel):
+    """Where one switch serves P4Runtime, as far as it differs."""
+
+    address: _GrpcAddress | None = None
+    device_id: Annotated[int, Field(ge=1, lt=1 << 64)] | None = None
+
+
+class LinkOverride(BaseModel):
+    """What differs on the link between two nodes; `ports` gives port numbers by switch name."""
+
+    between: tuple[str, str]
+    rate_gbps: _Rate | None = None
+    delay_ns: _Delay | None = None
+    ports: dict[str, _Port] = {}
+
+
+class OverridesModel(BaseModel):
+    """The exceptions to what the rest of the file says."""
+
+    switches: dict[str, SwitchOverride] = {}
+    links: list[LinkOverride] = []
+
+
+class TopologyModel(BaseModel):
+    """The topology file, schema 1."""
+
+    schema_: Literal[1] = Field(alias="schema")
+    name: Annotated[str, Field(min_length=1)]
+    planes: Annotated[int, Field(ge=1), _at_most(MAX_PLANES, "a uSID has 3 bits for the plane")]
+    rows: _Index
+    t1_per_plane: _Index
+    nics_per_row: _Index
+    block: Annotated[IPv6Network, _of_length(32, 32, "uSIDs are F3216 (RFC 9800)")]
+    nic_prefix: Annotated[IPv6Network, _of_length(48, 48, "16 bits number the rows, a /64 each")]
+    switch_prefix: Annotated[IPv6Network, _of_length(1, 128 - _USID_BITS, "a switch's uSID ends its address")]
+    links: LinksModel
+    control: ControlModel
+    overrides: OverridesModel = OverridesModel()

@@ -1,0 +1,296 @@
+"""Pushing and verifying against a fake server: what is written, in which order, and what a failure says."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from finsy.proto import p4r, rpc_code
+
+from controller.p4runtime import Pipeline
+from controller.plan import TABLES, Entry, entries
+from controller.push import PushResult, VerifyResult, push, verify
+from controller.topology import Topology
+from controller.yaml_file import Document, FileError
+from tests.controller.fake_p4runtime import FakeDevice, FakeP4Runtime, entry_key
+
+# p0t0-0 is device 1, p0t0-1 device 2, p0t1-0 device 3; a T0 has 8 entries, the T1 has 9.
+TINY = """\
+schema: 1
+name: tiny
+planes: 1
+rows: 2
+t1_per_plane: 1
+nics_per_row: 1
+block: fcbb:bbbb::/32
+nic_prefix: fd00:6d72:6300::/48
+switch_prefix: fd00:6d72:6301::/48
+links: {nic: {rate_gbps: 100, delay_ns: 500}, fabric: {rate_gbps: 100, delay_ns: 500}}
+control: {address: "ADDRESS"}
+"""
+
+PIPELINE = Pipeline()
+TABLE_NAMES = {table.id: table.alias for table in PIPELINE.schema.tables}
+
+
+def tiny(address: str) -> Topology:
+    return Topology(Document.parse(TINY.replace("ADDRESS", address), "tiny.yaml"))
+
+
+@pytest.fixture
+async def fake() -> AsyncIterator[FakeP4Runtime]:
+    async with FakeP4Runtime({1: FakeDevice(), 2: FakeDevice(), 3: FakeDevice()}) as server:
+        yield server
+
+
+def fib(prefix: str, hop: int) -> Entry:
+    return Entry("fib", (("dst_addr", prefix),), "route_to", (("next_hop_id", hop),))
+
+
+def put(device: FakeDevice, entry: Entry) -> None:
+    message = PIPELINE.encode(entry).table_entry
+    device.entries[entry_key(message)] = message
+
+
+def remove(device: FakeDevice, entry: Entry) -> None:
+    del device.entries[entry_key(PIPELINE.encode(entry).table_entry)]
+
+
+def test_the_plan_knows_all_tables_of_the_program() -> None:
+    assert sorted(TABLE_NAMES.values()) == sorted(TABLES)
+
+
+@pytest.mark.parametrize("preset", ["demo", "compose"])
+def test_entries_survive_the_way_through_p4runtime(preset: str) -> None:
+    topo = Topology.preset(preset)
+    for switch in topo.switches():
+        for entry in entries(topo, switch):
+            assert PIPELINE.decode(PIPELINE.encode(entry)) == entry
+
+
+def test_an_entry_as_p4runtime_bytes() -> None:
+    message = PIPELINE.encode(fib("fcbb:bbbb:2000::/48", 9)).table_entry
+    assert TABLE_NAMES[message.table_id] == "fib"
+    assert message.match[0].lpm.value == bytes.fromhex("fcbbbbbb2000" + "00" * 10)
+    assert message.match[0].lpm.prefix_len == 48
+    assert message.action.action.params[0].value == b"\x09"
+
+
+async def test_a_push_to_empty_switches_then_another(fake: FakeP4Runtime) -> None:
+    topo = tiny(fake.address)
+    seen: list[PushResult] = []
+    assert await push(topo, PIPELINE, progress=seen.append) == [
+        PushResult("p0t0-0", pipeline_set=True, inserted=8),
+        PushResult("p0t0-1", pipeline_set=True, inserted=8),
+        PushResult("p0t1-0", pipeline_set=True, inserted=9),
+    ]
+    assert sorted(result.switch for result in seen) == ["p0t0-0", "p0t0-1", "p0t1-0"]
+    for device in fake.devices.values():
+        assert [(kind, {TABLE_NAMES[table] for table in tables}) for kind, tables in device.writes] == [
+            ("INSERT", {"next_hop"}),
+            ("INSERT", {"fib"}),
+            ("INSERT", {"my_sid"}),
+            ("INSERT", {"my_station"}),
+        ]
+        device.writes.clear()
+    assert all(result.ok for result in await verify(topo, PIPELINE))
+
+    assert await push(topo, PIPELINE) == [
+        PushResult("p0t0-0", unchanged=8),
+        PushResult("p0t0-1", unchanged=8),
+        PushResult("p0t1-0", unchanged=9),
+    ]
+    assert not any(device.writes for device in fake.devices.values())
+
+
+async def test_only_the_difference_is_written(fake: FakeP4Runtime) -> None:
+    topo = tiny(fake.address)
+    await push(topo, PIPELINE)
+    device = fake.devices[1]
+    device.writes.clear()
+    remove(device, fib("fcbb:bbbb:4000::/48", 2))
+    put(device, fib("fcbb:bbbb:e000::/48", 2))
+    put(device, fib("fcbb:bbbb:4321::/48", 1))
+    put(device, Entry("my_sid", (("dst_addr", "fcbb:bbbb:1::/48"),), "end_un", ()))
+
+    assert (await verify(topo, PIPELINE))[0].difference
+    assert (await push(topo, PIPELINE))[0] == PushResult("p0t0-0", inserted=1, modified=1, deleted=2, unchanged=6)
+    assert [(kind, [TABLE_NAMES[table] for table in tables]) for kind, tables in device.writes] == [
+        ("DELETE", ["my_sid"]),
+        ("DELETE", ["fib"]),
+        ("MODIFY", ["fib"]),
+        ("INSERT", ["fib"]),
+    ]
+    assert all(result.ok for result in await verify(topo, PIPELINE))
+
+
+async def test_verify_names_every_entry_that_differs(fake: FakeP4Runtime) -> None:
+    topo = tiny(fake.address)
+    await push(topo, PIPELINE)
+    device = fake.devices[2]
+    remove(device, fib("fcbb:bbbb:4000::/48", 2))
+    put(device, fib("fcbb:bbbb:e000::/48", 2))
+    put(device, fib("fcbb:bbbb:4321::/48", 1))
+    results = await verify(topo, PIPELINE)
+    assert [result.ok for result in results] == [True, False, True]
+    difference = results[1].difference
+    assert difference is not None
+    assert difference.missing == [fib("fcbb:bbbb:4000::/48", 2)]
+    assert difference.extra == [fib("fcbb:bbbb:4321::/48", 1)]
+    assert difference.changed == [(fib("fcbb:bbbb:e000::/48", 1), fib("fcbb:bbbb:e000::/48", 2))]
+    assert difference.unchanged == 6
+
+
+async def test_default_entries_are_not_compared(fake: FakeP4Runtime) -> None:
+    topo = tiny(fake.address)
+    await push(topo, PIPELINE)
+    table = PIPELINE.schema.tables["fib"]
+    fake.devices[1].entries[b"default"] = p4r.TableEntry(table_id=table.id, is_default_action=True)
+    assert all(result.ok for result in await verify(topo, PIPELINE))
+
+
+async def test_a_big_table_goes_in_several_requests(fake: FakeP4Runtime) -> None:
+    topo = Topology(
+        Document.parse(
+            TINY.replace("ADDRESS", fake.address).replace("nics_per_row: 1", "nics_per_row: 400"), "big.yaml"
+        )
+    )
+    results = await push(topo, PIPELINE)
+    assert results[0] == PushResult("p0t0-0", pipeline_set=True, inserted=401 + 801 + 1 + 401)
+    assert [len(tables) for _, tables in fake.devices[1].writes] == [401, 500, 301, 1, 401]
+
+
+async def test_a_refused_entry_is_named_and_the_rest_is_written(fake: FakeP4Runtime) -> None:
+    topo = tiny(fake.address)
+
+    def refuse(update: p4r.Update) -> tuple[int, str] | None:
+        entry = PIPELINE.decode(update.entity)
+        if entry.table == "fib" and entry.match[0][1] in ("fcbb:bbbb:4000::/48", "fd00:6d72:6300::/128"):
+            return rpc_code.RESOURCE_EXHAUSTED, "fib is full"
+        return None
+
+    fake.devices[1].refuse = refuse
+    results = await push(topo, PIPELINE)
+    assert results[0] == PushResult(
+        "p0t0-0",
+        pipeline_set=True,
+        inserted=6,
+        errors=(
+            "insert fib dst_addr=fcbb:bbbb:4000::/48 -> route_to(next_hop_id=2): RESOURCE_EXHAUSTED: fib is full",
+            "insert fib dst_addr=fd00:6d72:6300::/128 -> route_to(next_hop_id=1): RESOURCE_EXHAUSTED: fib is full",
+        ),
+    )
+    assert results[1] == PushResult("p0t0-1", pipeline_set=True, inserted=8)
+    assert len(fake.devices[1].entries) == 6
+
+
+def primary_with_77(device: FakeDevice) -> None:
+    device.primary_id = device.highest_id = 77
+
+
+def primary_with_10(device: FakeDevice) -> None:
+    device.primary_id = device.highest_id = 10
+
+
+def refuses_pipeline(device: FakeDevice) -> None:
+    device.refuse_pipeline = "fib: match kind not supported"
+
+
+def closes_stream(device: FakeDevice) -> None:
+    device.close_stream = True
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (primary_with_77, "not primary with election id 10: a controller with 77 is"),
+        (primary_with_10, "not primary: another controller has election id 10 too"),
+        (refuses_pipeline, "INVALID_ARGUMENT: fib: match kind not supported"),
+        (closes_stream, "ADDRESS closed the stream"),
+    ],
+)
+async def test_a_switch_that_fails_does_not_hold_up_the_others(
+    fake: FakeP4Runtime, fault: Callable[[FakeDevice], None], error: str
+) -> None:
+    fault(fake.devices[2])
+    results = await push(tiny(fake.address), PIPELINE)
+    assert results == [
+        PushResult("p0t0-0", pipeline_set=True, inserted=8),
+        PushResult("p0t0-1", errors=(error.replace("ADDRESS", fake.address),)),
+        PushResult("p0t1-0", pipeline_set=True, inserted=9),
+    ]
+
+
+async def test_a_switch_that_refuses_to_be_written(fake: FakeP4Runtime) -> None:
+    fake.devices[1].refuse_writes = "not primary"
+    results = await push(tiny(fake.address), PIPELINE)
+    assert results[0] == PushResult("p0t0-0", pipeline_set=True, errors=("PERMISSION_DENIED: not primary",))
+
+
+@pytest.mark.parametrize(
+    "method", ["StreamChannel", "GetForwardingPipelineConfig", "SetForwardingPipelineConfig", "Read", "Write"]
+)
+async def test_a_switch_that_does_not_answer(fake: FakeP4Runtime, method: str) -> None:
+    fake.devices[1].silent_in = method
+    results = await push(tiny(fake.address), PIPELINE, answer_timeout=0.2)
+    assert results[0].errors == (f"no answer from {fake.address} within 0.2 s",)
+
+
+async def test_an_election_id_that_is_high_enough_is_taken_over_from_who_left(fake: FakeP4Runtime) -> None:
+    fake.devices[1].highest_id = 77
+    results = await push(tiny(fake.address), PIPELINE)
+    assert results[0] == PushResult("p0t0-0", pipeline_set=True, inserted=8)
+
+
+async def test_a_higher_election_id_wins(fake: FakeP4Runtime) -> None:
+    primary_with_77(fake.devices[1])
+    results = await push(tiny(fake.address), PIPELINE, election_id=78)
+    assert results[0] == PushResult("p0t0-0", pipeline_set=True, inserted=8)
+
+
+async def test_another_pipeline_is_replaced(fake: FakeP4Runtime) -> None:
+    topo = tiny(fake.address)
+    cookie = p4r.ForwardingPipelineConfig.Cookie(cookie=0x1234)
+    fake.devices[1].config = p4r.ForwardingPipelineConfig(cookie=cookie)
+    results = await verify(topo, PIPELINE)
+    expected = f"not the planned one (cookie {PIPELINE.cookie:#x})"
+    assert results[0] == VerifyResult("p0t0-0", error=f"runs another pipeline (cookie 0x1234), {expected}")
+    assert results[1] == VerifyResult("p0t0-1", error=f"runs no pipeline, {expected}")
+    assert not results[0].ok
+    assert (await push(topo, PIPELINE))[0] == PushResult("p0t0-0", pipeline_set=True, inserted=8)
+
+
+async def test_a_device_that_is_not_there(fake: FakeP4Runtime) -> None:
+    del fake.devices[3]
+    topo = tiny(fake.address)
+    assert (await push(topo, PIPELINE))[2].errors == ("NOT_FOUND: Device 3 is unknown",)
+    assert (await verify(topo, PIPELINE))[2].error == "NOT_FOUND: Device 3 is unknown"
+
+
+async def test_a_server_that_is_not_there() -> None:
+    topo = tiny("127.0.0.1:1")
+    error = "cannot reach 127.0.0.1:1: Connection refused"
+    results = await push(topo, PIPELINE)
+    assert [result.errors for result in results] == 3 * [(error,)]
+    assert [result.error for result in await verify(topo, PIPELINE)] == 3 * [error]
+
+
+async def test_a_topology_with_too_many_ports_is_not_touched() -> None:
+    topo = Topology.preset("paper-8x100")
+    with pytest.raises(FileError, match="it can be planned, not pushed"):
+        await push(topo, PIPELINE)
+    with pytest.raises(FileError, match="it can be planned, not pushed"):
+        await verify(topo, PIPELINE)
+
+
+def test_a_directory_without_a_pipeline(tmp_path: Path) -> None:
+    with pytest.raises(FileError) as caught:
+        Pipeline(tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path}/mrc_switch.p4info.txtpb: no such file; is this the directory of p4c's output?"
+    )
+    (tmp_path / "mrc_switch.p4info.txtpb").write_text("tables {")
+    (tmp_path / "mrc_switch.json").write_text("{}")
+    with pytest.raises(FileError, match=r"mrc_switch\.p4info\.txtpb: is not P4Info: "):
+        Pipeline(tmp_path)
