@@ -36,11 +36,13 @@ control Admit(in headers_t hdr, inout metadata_t meta, in standard_metadata_t st
     }
 
     apply {
-        my_station.apply();
+        if (standard_metadata.parser_error != error.NoError) {
+            meta.drop_reason = DropReason.PARSER_ERROR;
+        } else {
+            my_station.apply();
+        }
         if (meta.drop_reason == DropReason.NONE) {
-            if (standard_metadata.parser_error != error.NoError) {
-                meta.drop_reason = DropReason.PARSER_ERROR;
-            } else if (!hdr.ipv6.isValid() || hdr.ipv6.version != 6) {
+            if (!hdr.ipv6.isValid() || hdr.ipv6.version != 6) {
                 meta.drop_reason = DropReason.NOT_IPV6;
             } else if (hdr.ipv6.src_addr[127:120] == 0xff || hdr.ipv6.dst_addr[127:120] == 0xff
                        || hdr.ipv6.dst_addr[127:118] == 0x3fa) {
