@@ -166,7 +166,8 @@ def unaccounted(fabric: Fabric) -> list[str]:
         for wire in link.wires:
             counters = wire.counters
             if counters.sent != counters.delivered + counters.lost:
-                found.append(f"{link.name}: {counters.sent} frames sent, {counters.delivered} delivered, {counters.lost} lost")
+                counts = f"{counters.sent} frames sent, {counters.delivered} delivered, {counters.lost} lost"
+                found.append(f"{link.name}: {counts}")
     sent = sum(port.packets_out for node in fabric.nics.values() for port in node.nic.ports)
     received = sum(port.packets_in for node in fabric.nics.values() for port in node.nic.ports)
     lost = sum(wire.counters.lost for link in fabric.links.values() for wire in link.wires)
@@ -186,7 +187,7 @@ def show(result: Result, console: Console) -> None:
     """Print a run as a person wants to read it."""
     table = Table(title=f"{result.scenario}: {result.nics} NICs, {result.planes} planes, {result.switches} switches")
     table.add_column("plane", justify="right")
-    for heading in ("data packets", "lost on links", "dropped in switches", "retransmissions", "EVs replaced"):
+    for heading in ("packets", "lost on links", "switch drops", "retransmissions", "EVs replaced"):
         table.add_column(heading, justify="right")
     for plane in result.per_plane:
         table.add_row(

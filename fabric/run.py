@@ -11,7 +11,7 @@ from pathlib import Path
 from controller.p4runtime import Pipeline
 from controller.push import push, verify
 from controller.topology import Topology, preset_names
-from controller.yaml_file import Document, FileError
+from controller.yaml_file import Document
 from fabric import faults, results
 from fabric.network import Fabric, UnknownLinkError, base_rtt, line_rate
 from fabric.nodes import NicNode
@@ -57,7 +57,8 @@ class Run:
         path = directory / name
         if not path.is_file():
             presets = ", ".join(preset_names())
-            raise document.error(("topology",), f"{name!r} is neither a file beside the scenario nor a preset ({presets})")
+            reason = f"{name!r} is neither a file beside the scenario nor a preset ({presets})"
+            raise document.error(("topology",), reason)
         return Topology.load(path)
 
     def _build(self, topo: Topology) -> Fabric:
@@ -117,7 +118,8 @@ class Run:
                 self.entries += pushed.inserted
             for verified in await verify(topo, pipeline):
                 if not verified.ok:
-                    raise RunError(f"{verified.switch}: {verified.error or 'reads back other entries than were pushed'}")
+                    reason = verified.error or "reads back other entries than were pushed"
+                    raise RunError(f"{verified.switch}: {reason}")
         finally:
             await server.stop()
 

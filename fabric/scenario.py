@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-
 LinkEnds = tuple[str, str]
 """The two nodes of a link."""
 

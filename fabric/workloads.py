@@ -183,8 +183,8 @@ class _RingMember:
         self.host = _Host(node, self._on_completion)
         access = Access.LOCAL_WRITE | Access.REMOTE_WRITE
         self._landing = np.zeros_like(vector)
-        self._vector_mr = MR(self.host.pd, vector.nbytes, access, memoryview(vector))
-        self._landing_mr = MR(self.host.pd, vector.nbytes, access, memoryview(self._landing))
+        self._vector_mr = MR(self.host.pd, vector.nbytes, access, vector.data)
+        self._landing_mr = MR(self.host.pd, vector.nbytes, access, self._landing.data)
 
     def join(self, right: _RingMember, attr: QPAttr, rng: random.Random) -> None:
         """Connect to the right neighbour and give it room for all immediates."""

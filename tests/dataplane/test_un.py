@@ -71,16 +71,14 @@ def entries(routes: list[str]) -> list[Entry]:
 def frame(vector: dict[str, Any]) -> bytes:
     """A frame with the vector's outer header; every other field has a value of its own."""
     header = IPv6(src="fd00::1", dst=vector["in_da"], hlim=vector["hop_limit"], tc=0x12, fl=0xABCDE)
+    ethernet = Ether(dst=ROUTER_MAC, src=HOST_MAC)
+    inner = IPv6(src="fd00::1", dst="fd00::2", hlim=9)
     udp = UDP(sport=0xC123, dport=4791, chksum=0xBEEF) / Raw(bytes(range(200)))
     if vector["next_header"] == 43:
         segments = vector["srh"]["segments"]
         srh = IPv6ExtHdrSegmentRouting(addresses=segments, segleft=vector["srh"]["segments_left"], nh=41)
-        upper = srh / IPv6(src="fd00::1", dst="fd00::2", hlim=9) / udp
-    elif vector["next_header"] == 41:
-        upper = IPv6(src="fd00::1", dst="fd00::2", hlim=9) / udp
-    else:
-        upper = udp
-    return bytes(Ether(dst=ROUTER_MAC, src=HOST_MAC) / header / upper)
+        return bytes(ethernet / header / srh / inner / udp)
+    return bytes(ethernet / header / (inner / udp if vector["next_header"] == 41 else udp))
 
 
 def marker(port: int) -> bytes:
@@ -135,9 +133,7 @@ async def test_vector(target: Target, pipeline: Pipeline, vector: dict[str, Any]
     await program(target, pipeline, entries(vector["routes"]))
     sent = frame(vector)
     out = await outcome(target, sent)
-    reasons = {
-        name: await target.counter(pipeline, "drop_reasons", index) for index, name in enumerate(DROP_REASONS)
-    }
+    reasons = {name: await target.counter(pipeline, "drop_reasons", index) for index, name in enumerate(DROP_REASONS)}
     dropped = {name: count for name, count in reasons.items() if count != (0, 0)}
     if vector["result"] == "forward":
         assert out == [(1, expected(vector, 1))]
@@ -168,9 +164,7 @@ async def test_what_is_not_routed(target: Target, pipeline: Pipeline, reason: st
 
 
 @pytest.mark.parametrize("length", [14, 20, 53, 54, 60, 93, 101])
-async def test_a_frame_that_ends_inside_its_headers_is_dropped(
-    target: Target, pipeline: Pipeline, length: int
-) -> None:
+async def test_a_frame_that_ends_inside_its_headers_is_dropped(target: Target, pipeline: Pipeline, length: int) -> None:
     await program(target, pipeline, entries(["fcbb:bbbb:2::/48"]))
     sent = frame(VECTORS["vectors"][0])[:length]
     assert await outcome(target, sent) == []

@@ -13,8 +13,12 @@ from fabric.results import Result
 from fabric.run import Run, ring
 
 SMALL = {"schema": 1, "name": "small", "topology": "compose", "qp": {"active_evs": 2, "backup_evs": 2}}
-RING = {"kind": "ring-all-reduce", "bytes": 400_000}
-WRITE = {"kind": "write", "pairs": [["nic0", "nic2"], ["nic3", "nic1"], ["nic0", "nic1"]], "bytes": 300_001}
+RING: dict[str, Any] = {"kind": "ring-all-reduce", "bytes": 400_000}
+WRITE: dict[str, Any] = {
+    "kind": "write",
+    "pairs": [["nic0", "nic2"], ["nic3", "nic1"], ["nic0", "nic1"]],
+    "bytes": 300_001,
+}
 T0_T1 = ["p0t0-0", "p0t1-1"]
 NIC_T0 = ["nic0", "p1t0-0"]
 
