@@ -119,6 +119,7 @@ class EvSet:
         for ev in backup:
             self._backups[ev.plane].append(ev)
             self._by_value[ev.value] = ev
+        self._active_per_plane = max(len(ring) for ring in self._rings)
         self._min_active = min_active if min_active is not None else max(1, self.active_count // 4)
 
     def __iter__(self) -> Iterator[Ev]:
@@ -193,6 +194,19 @@ class EvSet:
         else:
             self.active_count -= 1
         self._move(ev, EvState.ASSUMED_BAD, reason, now)
+
+    def restore(self, ev: Ev, reason: str, now: int) -> None:
+        """A retired EV works again: back into the rotation if its plane has a place free, else among the backups."""
+        if ev.state is not EvState.ASSUMED_BAD:
+            return
+        ring = self._rings[ev.plane]
+        if len(ring) < self._active_per_plane:
+            ring.append(ev)
+            self.active_count += 1
+        else:
+            self._backups[ev.plane].append(ev)
+        ev.rtt = None  # what was known of the path is old
+        self._move(ev, EvState.GOOD, reason, now)
 
     def _move(self, ev: Ev, state: EvState, reason: str, now: int) -> None:
         old, ev.state = ev.state, state

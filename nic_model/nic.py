@@ -17,9 +17,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from nic_model.congestion import CongestionControl
+from nic_model.endpoint import EndpointOperations
 from nic_model.ev import EvEvent, EvProfile
+from nic_model.headers import ENDPOINT_DQPN
 from nic_model.packet import Frame, MalformedError, Wire, parse
 from nic_model.paths import PathFile
+from nic_model.peer import Peer
 from nic_model.queue_pair import QueuePair
 from nic_model.verbs import PD, QPInitAttr, Regions, VerbsError
 
@@ -73,15 +76,20 @@ class Nic:
         self.ev_profiles = {0: EvProfile()} if ev_profiles is None else ev_profiles
         self.congestion = congestion
         self.ev_listener = ev_listener
+        self.srv6 = True
+        """SRv6 mode: packets are encapsulated and steered. Else ECMP mode: switches hash their EV."""
         self.regions = Regions()
         self.counters = NicCounters()
         self.ports = [
             Port(plane, port.address, port.mac, port.gateway) for plane, port in enumerate(paths.local(name).ports)
         ]
         self._addresses = frozenset(port.address for port in self.ports)
+        self.endpoint = EndpointOperations(self)
+        self.planes_up = (1 << len(self.ports)) - 1
+        """Bit p is set if port p can send."""
+        self._peers: dict[bytes, Peer] = {}
         self._queue_pairs: dict[int, QueuePair] = {}
         self._now = 0  # the newest time that the driver has told
-        self._planes_up = (1 << len(self.ports)) - 1
 
     # ---- for the verbs -------------------------------------------------------------------------------
 
@@ -99,14 +107,37 @@ class Nic:
         requester = queue_pair.requester
         if requester is None or queue_pair.enlisted:
             return
-        port = requester.port(self._planes_up, self._now)
+        port = requester.port(queue_pair.planes_up, self._now)
         if port is not None:
             queue_pair.enlisted = True
             self.ports[port].ready.append(queue_pair)
 
-    def first_port_up(self) -> int | None:
-        """Some port that can send."""
-        return next((port.plane for port in self.ports if port.up), None)
+    def peer(self, address: bytes) -> Peer | None:
+        """The NIC that has this port address, None if the path file has no way to it."""
+        key = address[:8] + address[14:]
+        peer = self._peers.get(key)
+        if peer is None and len(address) == 16:
+            try:
+                peer = self._peers[key] = Peer(self, address)
+            except KeyError:
+                return None
+        return peer
+
+    def send_control(self, plane: int, frame: Frame) -> None:
+        """Queue a control packet on a port; it is lost if the port is down."""
+        if self.planes_up >> plane & 1:
+            self.ports[plane].control.append(frame)
+
+    def peer_ports(self, peer: Peer, ports_up: int, now: int) -> None:
+        """A peer tells which of its ports can be reached: its QPs leave the others, or use them again."""
+        came_down = peer.ports_up & ~ports_up
+        peer.ports_up = ports_up
+        for queue_pair in self._queue_pairs.values():
+            if queue_pair.peer is peer and queue_pair.requester is not None:
+                for port in self.ports:
+                    if came_down >> port.plane & 1:
+                        queue_pair.requester.on_port_down(port.plane, now)
+                self.enlist(queue_pair)
 
     # ---- for the driver ------------------------------------------------------------------------------
 
@@ -137,8 +168,9 @@ class Nic:
             requester = queue_pair.requester
             frame = None
             # Since it was enlisted the packet may have become needless, or its EV unusable.
-            if requester is not None and requester.port(self._planes_up, now) == port.plane:
-                frame = requester.transmit(self._planes_up, now)
+            planes_up = queue_pair.planes_up
+            if requester is not None and requester.port(planes_up, now) == port.plane:
+                frame = requester.transmit(planes_up, now)
             self.enlist(queue_pair)
             if frame is not None:
                 return frame
@@ -157,6 +189,9 @@ class Nic:
         if packet.eth_dst != port.mac or packet.dst not in self._addresses:
             self.counters.refused["not mine"] += 1
             return
+        if packet.dqpn == ENDPOINT_DQPN:
+            self.endpoint.receive(packet, plane, now)
+            return
         queue_pair = self._queue_pairs.get(packet.dqpn)
         if queue_pair is None or queue_pair.peer is None:
             self.counters.refused["no such QP"] += 1
@@ -169,20 +204,18 @@ class Nic:
 
     def next_deadline(self) -> int | None:
         """When `poll` is due next, None if nothing waits for time to pass."""
-        deadlines = [
-            queue_pair.requester.deadline
-            for queue_pair in self._queue_pairs.values()
-            if queue_pair.requester is not None and queue_pair.requester.deadline is not None
-        ]
-        return min(deadlines, default=None)
+        deadlines = [queue_pair.deadline for queue_pair in self._queue_pairs.values()]
+        deadlines.append(self.endpoint.deadline)
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def poll(self, now: int) -> None:
         """Run the timers that are due."""
         self._now = now
+        self.endpoint.on_timer(now)
         for queue_pair in self._queue_pairs.values():
-            requester = queue_pair.requester
-            if requester is not None and requester.deadline is not None and requester.deadline <= now:
-                requester.on_timer(self._planes_up, now)
+            deadline = queue_pair.deadline
+            if deadline is not None and deadline <= now:
+                queue_pair.on_timer(now)
                 self.enlist(queue_pair)
 
     def port_status(self, plane: int, up: bool, now: int) -> None:
@@ -192,7 +225,7 @@ class Nic:
         if port.up == up:
             return
         port.up = up
-        self._planes_up ^= 1 << plane
+        self.planes_up ^= 1 << plane
         if up:
             waiting = [qp for qp in self._queue_pairs.values() if not qp.enlisted]
         else:
@@ -205,6 +238,9 @@ class Nic:
         for queue_pair in waiting:
             queue_pair.enlisted = False
             self.enlist(queue_pair)
+        # Every peer with a QP has to know, for what it sends to a port that is down is lost (OCP MRC).
+        for peer in dict.fromkeys(qp.peer for qp in self._queue_pairs.values() if qp.peer is not None):
+            self.endpoint.announce_ports(peer, now)
 
     def queue_pairs(self) -> list[QueuePair]:
         """All of them, by number."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from nic_model.ev import Ev, EvEvent, EvProfile, EvSet, EvState
+from nic_model.ev import Ev, EvEvent, EvProfile, EvState
 from nic_model.headers import WRITE_OPCODES, Opcode
-from nic_model.packet import Encap, Packet, build_control
-from nic_model.paths import srv6_ev
-from nic_model.requester import Message, Requester
+from nic_model.packet import Packet, build_control
+from nic_model.peer import Peer
+from nic_model.prober import PathProber
+from nic_model.requester import TIMEOUT_UNIT, Message, Requester
 from nic_model.responder import Responder
 from nic_model.verbs import (
     MPR_UNIT,
@@ -30,67 +32,10 @@ from nic_model.verbs import (
 if TYPE_CHECKING:
     from nic_model.nic import Nic
 
+PROBES_PER_TIMEOUT = 8
+"""How often in one ACK timeout a path that was given up is probed."""
 RDMA_MAX_MESSAGE = 1 << 31
 """Bytes in one message (InfiniBand 9.4.3)."""
-
-
-class Peer:
-    """The NIC at the other end: its port addresses and, for every EV, the headers that lead there."""
-
-    def __init__(self, nic: Nic, address: bytes) -> None:
-        self._nic = nic
-        self._template = nic.paths.template_for(address)
-        self._row = address[:8]
-        self._index = address[14:16]
-        self._encaps: dict[int, Encap] = {}
-        self.paths = self._template.paths
-        """Paths in each plane."""
-
-    def owns(self, address: bytes) -> bool:
-        """Is this one of the peer's port addresses? It may use any of them (one per plane)."""
-        return address[:8] == self._row and address[14:] == self._index
-
-    def encap(self, plane: int, ev: int) -> Encap:
-        """The addresses of a packet that leaves through port `plane` on path `ev`."""
-        encap = self._encaps.get(ev)
-        if encap is None:
-            port = self._nic.ports[plane]
-            address = self._row + plane.to_bytes(2, "big") + bytes(4) + self._index
-            encap = self._encaps[ev] = Encap(
-                eth_dst=port.gateway,
-                eth_src=port.mac,
-                outer_src=port.address,
-                outer_dst=self._template.outer_da(ev, int.from_bytes(self._index, "big")),
-                inner_src=port.address,
-                inner_dst=address,
-                ev=ev,
-                wire=self._nic.wire,
-            )
-        return encap
-
-    def reply_ev(self, plane: int, ev: int) -> int:
-        """The path of a control packet that answers one which came on `ev`: the same T1, from port `plane`.
-
-        What a path brought shows that it works; a link that fails, fails in both directions. A peer's EV that is
-        none of ours gives the plane's first path.
-        """
-        uplink = ev >> 19 & 0x3FF
-        return srv6_ev(plane, uplink if uplink < self.paths else 0)
-
-    def ev_set(self, profile: EvProfile, qp: QueuePair) -> EvSet:
-        """Random paths inside each plane, the same number in each, without coordination between senders."""
-        nic = self._nic
-        planes = len(nic.ports)
-        active_count, backup_count = profile.per_plane(planes, self.paths)
-        active: list[Ev] = []
-        backup: list[Ev] = []
-        for plane in range(planes):
-            chosen = nic.rng.sample(range(self.paths), active_count + backup_count)
-            values = [srv6_ev(plane, uplink) for uplink in chosen]
-            evs = [Ev(plane, value, self.encap(plane, value)) for value in values]
-            active += evs[:active_count]
-            backup += evs[active_count:]
-        return EvSet(planes, active, backup, profile.min_active, qp.on_ev_transition)
 
 
 class QueuePair:
@@ -104,6 +49,7 @@ class QueuePair:
         self.requester: Requester | None = None
         self.responder: Responder | None = None
         self.peer: Peer | None = None
+        self.prober: PathProber | None = None
         self._nic = nic
         self._pd = pd
         self._init_attr = init_attr
@@ -111,6 +57,7 @@ class QueuePair:
         self._receive_queue: deque[RecvWR] = deque()
         self._dest_qpn = 0
         self._arrival_port = 0
+        self._probe_interval = 0
 
     # ---- states --------------------------------------------------------------------------------------
 
@@ -124,7 +71,9 @@ class QueuePair:
 
     def to_rtr(self, attr: QPAttr) -> None:
         self._require(QPState.INIT)
-        self.peer = Peer(self._nic, attr.dgid)
+        self.peer = self._nic.peer(attr.dgid)
+        if self.peer is None:
+            raise VerbsError(f"QPAttr.dgid {attr.dgid.hex(':')} is no address that this NIC has a path to")
         self._dest_qpn = attr.dest_qp_num
         self.responder = Responder(
             qpn=self.qpn,
@@ -143,7 +92,9 @@ class QueuePair:
 
     def to_rts(self, attr: QPAttr) -> None:
         self._require(QPState.RTR)
-        peer = self._the_peer()
+        evs = self._the_peer().ev_set(self._profile, self._on_ev_transition)
+        self._probe_interval = (TIMEOUT_UNIT << attr.timeout) // PROBES_PER_TIMEOUT
+        self.prober = PathProber(evs, self._probe_interval, self._probe)
         self.requester = Requester(
             qpn=self.qpn,
             dest_qpn=self._dest_qpn,
@@ -154,7 +105,7 @@ class QueuePair:
             timeout=attr.timeout,
             linear_cnt=attr.linear_cnt,
             exp_cnt=attr.exp_cnt,
-            evs=peer.ev_set(self._profile, self),
+            evs=evs,
             congestion=self._nic.congestion(attr.cc_profile_id),
             wire=self._nic.wire,
             complete=self._complete,
@@ -176,8 +127,9 @@ class QueuePair:
         if self.state is QPState.ERR:
             return
         self.state = QPState.ERR
-        if self.requester is not None:
+        if self.requester is not None and self.prober is not None:
             self.requester.flush(status)
+            self.prober.stop()
         while self._receive_queue:
             wr_id = self._receive_queue.popleft().wr_id
             self._init_attr.rcq.add(WC(wr_id, WCStatus.WR_FLUSH_ERR, WCOpcode.RECV_RDMA_WITH_IMM, self.qpn))
@@ -244,14 +196,49 @@ class QueuePair:
     def _answer(self, packet: Packet, opcode: Opcode, psn: int, extension: bytes) -> None:
         """Control packets go back the way that their cause came, or through another port if that one is down."""
         nic, peer = self._nic, self._the_peer()
-        plane = self._arrival_port if nic.ports[self._arrival_port].up else nic.first_port_up()
-        if plane is None:
-            return
-        encap = peer.encap(plane, peer.reply_ev(plane, packet.ev))
-        frame = build_control(encap, opcode=opcode, dqpn=self._dest_qpn, psn=psn, extension=extension)
-        nic.ports[plane].control.append(frame)
+        plane, ev = self._arrival_port, packet.ev
+        if not nic.planes_up >> plane & 1:
+            path = peer.any_path()
+            if path is None:
+                return
+            plane, ev = path
+        encap = peer.encap(plane, peer.reply_ev(plane, ev))
+        nic.send_control(plane, build_control(encap, opcode=opcode, dqpn=self._dest_qpn, psn=psn, extension=extension))
 
-    def on_ev_transition(self, now: int, ev: Ev, old: EvState, new: EvState, reason: str) -> None:
+    # ---- paths ---------------------------------------------------------------------------------------
+
+    @property
+    def planes_up(self) -> int:
+        """Bit p is set if port p can send and the peer's port p can be reached."""
+        return self._nic.planes_up & (0 if self.peer is None else self.peer.ports_up)
+
+    def _on_ev_transition(self, now: int, ev: Ev, old: EvState, new: EvState, reason: str) -> None:
+        if new is EvState.ASSUMED_BAD and self.prober is not None:
+            self.prober.watch(ev, now)
         listener = self._nic.ev_listener
         if listener is not None:
             listener(EvEvent(now, self.qpn, ev.plane, ev.value, old, new, reason, ev.losses))
+
+    def _probe(self, ev: Ev, outcome: Callable[[bool, int], None], now: int) -> None:
+        def answered(rtt: int | None, at: int) -> None:
+            outcome(rtt is not None, at)
+
+        self._nic.endpoint.probe(self._the_peer(), ev.plane, ev.value, self._probe_interval, answered, now)
+
+    # ---- timers --------------------------------------------------------------------------------------
+
+    @property
+    def deadline(self) -> int | None:
+        """When `on_timer` is due, ns. Paths are probed while there is work for them."""
+        requester, prober = self.requester, self.prober
+        if requester is None or prober is None or requester.deadline is None:
+            return None
+        return min(requester.deadline, prober.deadline or requester.deadline)
+
+    def on_timer(self, now: int) -> None:
+        """Run what is due."""
+        requester, prober = self.requester, self.prober
+        if requester is not None and prober is not None:
+            requester.on_timer(self.planes_up, now)
+            if self.state is QPState.RTS:
+                prober.on_timer(now)

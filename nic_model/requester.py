@@ -26,13 +26,12 @@ from nic_model.headers import (
     SackMark,
 )
 from nic_model.packet import Frame, Wire, build_control, build_data, nominal_data_size
+from nic_model.retry import RetryTimes
 from nic_model.sequence import unwrap
 from nic_model.verbs import SendWR, WCStatus, WROpcode
 
 TIMEOUT_UNIT = 1024
 """ns; a timeout of n is 1.024 us x 2^n (OCP MRC)."""
-ENDLESS = 25
-"""exp_cnt that never gives up."""
 TSETH_TICK_SHIFT = 7
 """TSETH.tsr = 0: ticks of 128 ns."""
 QUEUE_GROWTH = 7
@@ -158,9 +157,7 @@ class Requester:
         self._full_packet = nominal_data_size(mtu, ts=True, imm=False)
         self._mpr = mpr
         self._max_wimm = max_wimm
-        self._timeout = TIMEOUT_UNIT << timeout
-        self._linear_cnt = linear_cnt
-        self._exp_cnt = exp_cnt
+        self._times = RetryTimes(TIMEOUT_UNIT << timeout, linear_cnt, exp_cnt)
         self._congestion = congestion
         self._wire = wire
         self._complete = complete
@@ -182,7 +179,6 @@ class Requester:
         self._in_flight = 0
         self._order = 0
         self._newest_acked = 0  # when the newest acknowledged transmission was sent
-        self._retries = 0
         self._probe_id = 0
         self._probe: tuple[Ev, PETH] | None = None  # to be sent next
         self._rtt = RttRange()
@@ -369,9 +365,8 @@ class Requester:
                 acked.append(self._acknowledge(record, now))
         self._path_feedback(sack, now)
         newly = sum(record.size for record in acked)
-        self._congestion.on_sack(newly, rtt, sack.m == SackMark.SKIP_ONCE, now)
+        self._congestion.on_sack(newly, rtt, sack.m == SackMark.SKIP_ONCE, self._in_flight, now)
         if acked:
-            self._retries = 0
             self._restart_timer(now)
             self._find_overtaken(acked, cack, base, now)
         self._find_late(cack, base, now)
@@ -445,7 +440,6 @@ class Requester:
             self._complete(message, WCStatus.SUCCESS)
             finished += 1
         if finished:
-            self._retries = 0
             self._restart_timer(now)
         if aeth.syndrome >> 5 == 0b011:
             self._fail(NAK_STATUS.get(aeth.syndrome & 0x1F, WCStatus.REM_INV_REQ_ERR))
@@ -510,7 +504,7 @@ class Requester:
         self._in_flight -= record.size
         heappush(self._lost, record.psn)
         self.losses[reason] += 1
-        self._congestion.on_loss(record.size, now)
+        self._congestion.on_loss(record.size, self._in_flight, now)
         # An untrimmed loss is a failed path, not congestion (arXiv 2605.04333), unless the NIC's own port was
         # down meanwhile.
         if not blame or reason in (LossReason.TRIMMED, LossReason.REFUSED):
@@ -526,7 +520,8 @@ class Requester:
     # ---- timer ---------------------------------------------------------------------------------------
 
     def _restart_timer(self, now: int) -> None:
-        self.deadline = now + self._timeout if self._unfinished else None
+        self._times.restart()
+        self.deadline = now + self._times.next_wait() if self._unfinished else None
 
     def on_timer(self, planes_up: int, now: int) -> None:
         """The backstop: send the oldest missing packet again, or ask with a probe if none is missing.
@@ -536,12 +531,10 @@ class Requester:
         if self.deadline is None or now < self.deadline:
             return
         self.counters.timeouts += 1
-        self._retries += 1
-        if self._exp_cnt != ENDLESS and self._retries >= self._linear_cnt + self._exp_cnt:
+        if self._times.exhausted:
             self._fail(WCStatus.RETRY_EXC_ERR)
             return
-        doublings = max(0, self._retries + 1 - self._linear_cnt)
-        self.deadline = now + (self._timeout << min(doublings, ENDLESS))
+        self.deadline = now + self._times.next_wait()
         oldest = next((record for record in self._records.values() if not record.lost), None)
         if oldest is not None:
             self._declare_lost(oldest, LossReason.TIMER, now)

@@ -19,8 +19,8 @@ BLOCK = bytes.fromhex("fcbbbbbb")
 SERIALISE = 341
 """ns between two packets on one port: 4262 bytes at 100 Gb/s."""
 
-Verdict = Callable[[int, int, Frame, int], int | None]
-"""(sender 0 or 1, plane, frame, now) -> delay in ns, or None: the frame is lost."""
+Verdict = Callable[[int, int, Frame, int], "int | tuple[int, Frame] | None"]
+"""(sender 0 or 1, plane, frame, now) -> delay in ns, with another frame if it changes; None: it is lost."""
 
 
 def constant_delay(ns: int) -> Verdict:
@@ -156,9 +156,10 @@ class BackToBack:
         for sender, side in enumerate(self.sides):
             for plane, frame in self._pull(side.nic, sender):
                 self.wire_log.append((self.now, sender, plane, frame))
-                delay = self.verdict(sender, plane, frame, self.now)
-                if delay is not None:
-                    self._at(self._free_at[sender][plane] + delay, 1 - sender, plane, frame)
+                outcome = self.verdict(sender, plane, frame, self.now)
+                if outcome is not None:
+                    delay, arriving = outcome if isinstance(outcome, tuple) else (outcome, frame)
+                    self._at(self._free_at[sender][plane] + delay, 1 - sender, plane, arriving)
             deadline = side.nic.next_deadline()
             if deadline is not None and deadline != self._timers[sender]:
                 self._timers[sender] = deadline

@@ -1,0 +1,145 @@
+"""Endpoint operations: requests between NICs, without a connection, to the reserved QP number 2 (OCP MRC 1.0).
+
+PORT_STATUS_UPDATE tells a peer which of this NIC's ports can be reached; EV_PROBE asks whether a path works. The
+response comes back the way the request went. An unanswered update is repeated, an unanswered probe has failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nic_model.headers import EETH, ENDPOINT_DQPN, ERTH, EndpointOp, Opcode
+from nic_model.packet import Packet, build_control
+from nic_model.retry import RetryTimes
+
+if TYPE_CHECKING:
+    from nic_model.nic import Nic
+    from nic_model.peer import Peer
+
+ANSWER_TIMEOUT = 1024 << 7
+"""ns until a PORT_STATUS_UPDATE is repeated; the waits are those of a QP with the default attributes."""
+TICK_SHIFT = 7
+"""Timestamps are in ticks of 128 ns."""
+
+Answered = Callable[[int | None, int], None]
+"""Called with the round-trip time in ns, None if no answer came in time, and now."""
+
+
+@dataclass(slots=True)
+class _Request:
+    """A request that waits for its response. `times` is None if it is not to be repeated."""
+
+    peer: Peer
+    op: EndpointOp
+    path: tuple[int, int] | None
+    sent_at: int
+    deadline: int
+    times: RetryTimes | None
+    answered: Answered | None
+
+
+class EndpointOperations:
+    """What one NIC asks of others, and answers to them."""
+
+    def __init__(self, nic: Nic) -> None:
+        self._nic = nic
+        self._requests: dict[int, _Request] = {}
+        self._next_id = 0
+
+    # ---- asking --------------------------------------------------------------------------------------
+
+    def announce_ports(self, peer: Peer, now: int) -> None:
+        """Tell `peer` which ports can be reached now. An older announcement is not repeated any more."""
+        for request_id, request in list(self._requests.items()):
+            if request.peer is peer and request.op is EndpointOp.PORT_STATUS_UPDATE:
+                del self._requests[request_id]
+        times = RetryTimes(ANSWER_TIMEOUT)
+        self._ask(_Request(peer, EndpointOp.PORT_STATUS_UPDATE, None, now, now + times.next_wait(), times, None), now)
+
+    def probe(self, peer: Peer, plane: int, ev: int, timeout: int, answered: Answered, now: int) -> None:
+        """Ask over the path `ev` whether it works; `answered` is called exactly once, within `timeout` ns."""
+        self._ask(_Request(peer, EndpointOp.EV_PROBE, (plane, ev), now, now + timeout, None, answered), now)
+
+    def _ask(self, request: _Request, now: int) -> None:
+        self._next_id = self._next_id + 1 & 0xFFFF
+        self._requests[self._next_id] = request
+        self._send(self._next_id, request, now)
+
+    def _send(self, request_id: int, request: _Request, now: int) -> None:
+        path = request.path or request.peer.any_path()
+        if path is None:
+            return  # no port of both ends is up; the timer comes back to it
+        plane, ev = path
+        erth = ERTH(op=request.op, port_status_mask=self._nic.planes_up, tx_timestamp=now >> TICK_SHIFT & 0xFFFF)
+        self._nic.send_control(
+            plane,
+            build_control(
+                request.peer.encap(plane, ev),
+                opcode=Opcode.ENDPOINT_REQUEST,
+                dqpn=ENDPOINT_DQPN,
+                psn=request_id,
+                extension=erth.pack(),
+            ),
+        )
+
+    @property
+    def deadline(self) -> int | None:
+        """When `on_timer` is due, ns."""
+        return min((request.deadline for request in self._requests.values()), default=None)
+
+    def on_timer(self, now: int) -> None:
+        """Repeat updates and give up probes whose time has passed."""
+        for request_id, request in list(self._requests.items()):
+            if request.deadline > now:
+                continue
+            if request.times is None or request.times.exhausted:
+                del self._requests[request_id]
+                if request.answered is not None:
+                    request.answered(None, now)
+            else:
+                request.deadline = now + request.times.next_wait()
+                self._send(request_id, request, now)
+
+    # ---- answering -----------------------------------------------------------------------------------
+
+    def receive(self, packet: Packet, plane: int, now: int) -> None:
+        """An endpoint packet. One that nobody asked for, or of an unknown operation, is counted and dropped."""
+        if packet.opcode == Opcode.ENDPOINT_REQUEST:
+            self._on_request(packet, plane, now)
+        elif packet.opcode == Opcode.ENDPOINT_RESPONSE:
+            self._on_response(packet, now)
+        else:
+            self._nic.counters.refused["not an endpoint operation"] += 1
+
+    def _on_request(self, packet: Packet, plane: int, now: int) -> None:
+        request = packet.endpoint
+        peer = self._nic.peer(packet.src)
+        if peer is None or not isinstance(request, ERTH):
+            self._nic.counters.refused["from no known NIC"] += 1
+            return
+        if request.op == EndpointOp.PORT_STATUS_UPDATE:
+            self._nic.peer_ports(peer, request.port_status_mask, now)
+        elif request.op != EndpointOp.EV_PROBE:
+            self._nic.counters.refused["unknown endpoint operation"] += 1
+            return
+        eeth = EETH(op=request.op, tx_timestamp=request.tx_timestamp)
+        ev = peer.reply_ev(plane, packet.ev)
+        frame = build_control(
+            peer.encap(plane, ev),
+            opcode=Opcode.ENDPOINT_RESPONSE,
+            dqpn=ENDPOINT_DQPN,
+            psn=packet.psn & 0xFFFF,
+            extension=eeth.pack(),
+        )
+        self._nic.send_control(plane, frame)
+
+    def _on_response(self, packet: Packet, now: int) -> None:
+        request = self._requests.get(packet.psn & 0xFFFF)
+        if request is None or packet.endpoint.op != request.op or not request.peer.owns(packet.src):
+            self._nic.counters.refused["no such endpoint request"] += 1
+            return
+        del self._requests[packet.psn & 0xFFFF]
+        if request.answered is not None:
+            request.answered(now - request.sent_at, now)

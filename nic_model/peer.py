@@ -1,0 +1,101 @@
+"""The NIC at the other end: its addresses, which of its ports can be reached, and the headers that lead there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nic_model.ev import Ev, EvListener, EvProfile, EvSet
+from nic_model.packet import Encap
+from nic_model.paths import srv6_ev
+
+if TYPE_CHECKING:
+    from nic_model.nic import Nic
+
+EV_PLANE_SHIFT = 29
+"""In both modes an EV's top bits are the plane; in ECMP mode all others are random."""
+
+ENCAPS_KEPT = 4096
+"""A peer chooses the EVs that are answered, and may not make us remember without end."""
+
+
+class Peer:
+    """One other NIC, shared by all QPs to it."""
+
+    def __init__(self, nic: Nic, address: bytes) -> None:
+        """`address` is any of its port addresses. Raises KeyError if the path file has no way to it."""
+        self._nic = nic
+        self._template = nic.paths.template_for(address)
+        self._row = address[:8]
+        self._index = address[14:16]
+        self._encaps: dict[int, Encap] = {}
+        self.ports_up = (1 << len(nic.ports)) - 1
+        """Bit p is set if its port p can be reached, as its last PORT_STATUS_UPDATE said."""
+
+    def owns(self, address: bytes) -> bool:
+        """Is this one of the peer's port addresses? It may use any of them (one per plane)."""
+        return address[:8] == self._row and address[14:] == self._index
+
+    def encap(self, plane: int, ev: int) -> Encap:
+        """The addresses of a packet that leaves through port `plane` on path `ev`."""
+        encap = self._encaps.get(ev)
+        if encap is None:
+            port, srv6 = self._nic.ports[plane], self._nic.srv6
+            address = self._row + plane.to_bytes(2, "big") + bytes(4) + self._index
+            encap = Encap(
+                eth_dst=port.gateway,
+                eth_src=port.mac,
+                outer_src=port.address if srv6 else None,
+                outer_dst=self._template.outer_da(ev, int.from_bytes(self._index, "big")) if srv6 else None,
+                inner_src=port.address,
+                inner_dst=address,
+                ev=ev,
+                wire=self._nic.wire,
+            )
+            if len(self._encaps) >= ENCAPS_KEPT:
+                self._encaps.clear()
+            self._encaps[ev] = encap
+        return encap
+
+    def reply_ev(self, plane: int, ev: int) -> int:
+        """The path, from port `plane`, of a control packet that answers one which came on `ev`.
+
+        In SRv6 mode it is over the same T1: what a path brought shows that it works, and a link that fails, fails in
+        both directions. A peer's EV that is none of ours gives the plane's first path. In ECMP mode the same value
+        is hashed to some path of the plane.
+        """
+        if not self._nic.srv6:
+            return plane << EV_PLANE_SHIFT | ev & (1 << EV_PLANE_SHIFT) - 1
+        uplink = ev >> 19 & 0x3FF
+        return srv6_ev(plane, uplink if uplink < self._template.paths else 0)
+
+    def any_path(self) -> tuple[int, int] | None:
+        """(plane, EV) of some path between ports that are up."""
+        up = self._nic.planes_up & self.ports_up
+        planes = [port.plane for port in self._nic.ports if up >> port.plane & 1]
+        if not planes:
+            return None
+        plane = self._nic.rng.choice(planes)
+        return plane, self._random_evs(plane, 1)[0]
+
+    def _random_evs(self, plane: int, count: int) -> list[int]:
+        rng = self._nic.rng
+        if self._nic.srv6:
+            return [srv6_ev(plane, uplink) for uplink in rng.sample(range(self._template.paths), count)]
+        return [plane << EV_PLANE_SHIFT | value for value in rng.sample(range(1 << EV_PLANE_SHIFT), count)]
+
+    def ev_set(self, profile: EvProfile, listener: EvListener) -> EvSet:
+        """Random paths inside each plane, the same number in each, without coordination between senders.
+
+        In ECMP mode switches hash and an EV is not known to be a path of its own, so there are as many as asked for.
+        """
+        planes = len(self._nic.ports)
+        paths = self._template.paths if self._nic.srv6 else profile.active + profile.backup
+        active_count, backup_count = profile.per_plane(planes, paths)
+        active: list[Ev] = []
+        backup: list[Ev] = []
+        for plane in range(planes):
+            values = self._random_evs(plane, active_count + backup_count)
+            evs = [Ev(plane, value, self.encap(plane, value)) for value in values]
+            active += evs[:active_count]
+            backup += evs[active_count:]
+        return EvSet(planes, active, backup, profile.min_active, listener)

@@ -1,0 +1,34 @@
+"""How long to wait for an answer, again and again (OCP MRC 1.0: timeout, linear_cnt, exp_cnt)."""
+
+from __future__ import annotations
+
+ENDLESS = 25
+"""exp_cnt that never gives up."""
+
+
+class RetryTimes:
+    """`linear` waits of `timeout` ns are followed by `exponential` ones, each twice as long as the one before.
+
+    With the default counts a silence of 133 timeouts is the end of it.
+    """
+
+    def __init__(self, timeout: int, linear: int = 7, exponential: int = 6) -> None:
+        self._timeout = timeout
+        self._linear = linear
+        self._exponential = exponential
+        self._waits = 0
+
+    @property
+    def exhausted(self) -> bool:
+        """All waits are over."""
+        return self._exponential != ENDLESS and self._waits >= self._linear + self._exponential
+
+    def next_wait(self) -> int:
+        """The length of the next wait, ns."""
+        self._waits += 1
+        doublings = max(0, self._waits - self._linear)
+        return self._timeout << min(doublings, ENDLESS)
+
+    def restart(self) -> None:
+        """There was an answer: the next wait is the first again."""
+        self._waits = 0

@@ -1,0 +1,241 @@
+"""What the network tells the endpoint: trims, ECN, ports that go down and up, paths that heal."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from nic_model.ev import EvProfile, EvState
+from nic_model.headers import EndpointOp, NackReason, Opcode
+from nic_model.packet import Frame, Packet, parse
+from nic_model.verbs import MR
+from tests.nic_model.back_to_back import PLANES, SERIALISE, BackToBack, constant_delay
+
+DELAY = 2000
+RTO = 1024 << 7
+TRIM_SIZE = 128
+TRIMMED, TRIMMED_LASTHOP = 12, 16
+
+
+def filled(pair: BackToBack, packets: int) -> tuple[MR, MR]:
+    source, target = pair.region(0, packets * 4096), pair.region(1, packets * 4096)
+    source.write(random.Random(7).randbytes(packets * 4096))
+    return source, target
+
+
+def trimmed(frame: Frame, dscp: int) -> Frame:
+    """What a switch makes of a frame that its queue refuses: outer DSCP and length rewritten, then cut."""
+    raw = bytearray((frame[0] + frame[1])[:TRIM_SIZE])
+    raw[14:16] = (int.from_bytes(raw[14:16], "big") & 0xF03F | dscp << 6).to_bytes(2, "big")
+    raw[18:20] = (min(int.from_bytes(raw[18:20], "big"), TRIM_SIZE - 54)).to_bytes(2, "big")
+    return bytes(raw), b""
+
+
+def marked(frame: Frame) -> Frame:
+    """The outer header's ECN field is CE."""
+    head = bytearray(frame[0])
+    head[15] |= 0x30
+    return bytes(head), frame[1]
+
+
+def sent_by(pair: BackToBack, side: int) -> list[tuple[int, int, Packet]]:
+    return [(now, plane, parse(frame)) for now, sender, plane, frame in pair.wire_log if sender == side]
+
+
+def data_by(pair: BackToBack, side: int) -> list[tuple[int, int, Packet]]:
+    return [entry for entry in sent_by(pair, side) if entry[2].opcode <= Opcode.WRITE_ONLY_IMM]
+
+
+def transitions(pair: BackToBack, side: int, new: EvState) -> list[tuple[int, int]]:
+    return [(event.time, event.value) for event in pair.sides[side].events if event.new is new]
+
+
+@pytest.mark.parametrize(
+    ("dscp", "reason"), [(TRIMMED, NackReason.TRIMMED), (TRIMMED_LASTHOP, NackReason.TRIMMED_LASTHOP)]
+)
+def test_a_trimmed_packet_is_nacked_and_sent_again_once(dscp: int, reason: NackReason) -> None:
+    cut: list[Packet] = []
+
+    def every_tenth(sender: int, _plane: int, frame: Frame, _now: int) -> int | tuple[int, Frame]:
+        packet = parse(frame)
+        if sender == 0 and packet.opcode <= Opcode.WRITE_ONLY_IMM and not packet.rtx and packet.psn % 10 == 3:
+            cut.append(packet)
+            return DELAY, trimmed(frame, dscp)
+        return DELAY
+
+    pair = BackToBack(every_tenth)
+    source, target = filled(pair, 400)
+    pair.write(source, target)
+    pair.run()
+    assert target.buf == source.buf
+    nacks = [p.nack for _, _, p in sent_by(pair, 1) if p.opcode == Opcode.NACK]
+    assert [(n.nack_psn, n.entropy, n.reason) for n in nacks] == [(p.psn, p.ev, reason) for p in cut]
+    again = Counter(packet.psn for _, _, packet in data_by(pair, 0) if packet.rtx)
+    assert again == Counter(packet.psn for packet in cut) and max(again.values()) == 1
+    # A trim in the fabric lets the path rest once; one at the last hop says nothing of it. None is a failed path.
+    skipped = transitions(pair, 0, EvState.SKIP)
+    assert bool(skipped) is (reason is NackReason.TRIMMED)
+    assert transitions(pair, 0, EvState.ASSUMED_BAD) == []
+    responder = pair.sides[1].qp.core.responder
+    assert responder is not None and responder.counters.trimmed == len(cut)
+
+
+def test_a_short_packet_that_is_only_remarked_is_data() -> None:
+    def remark(sender: int, _plane: int, frame: Frame, _now: int) -> int | tuple[int, Frame]:
+        short = sender == 0 and len(frame[0]) + len(frame[1]) <= 142
+        return (DELAY, remarked(frame)) if short else DELAY
+
+    def remarked(frame: Frame) -> Frame:
+        head = bytearray(frame[0])
+        head[14:16] = (int.from_bytes(head[14:16], "big") & 0xF03F | TRIMMED << 6).to_bytes(2, "big")
+        return bytes(head), frame[1]
+
+    pair = BackToBack(remark)
+    source, target = filled(pair, 1)
+    pair.write(source, target, length=3)
+    pair.run()
+    assert target.buf[:3] == source.buf[:3]
+    assert [p.opcode for _, _, p in sent_by(pair, 1)] == [Opcode.SACK, Opcode.TRANSPORT_ACK]
+
+
+def test_an_ecn_mark_makes_a_sack_at_once_and_the_path_rest_once() -> None:
+    first: list[Packet] = []
+
+    def mark_one(sender: int, _plane: int, frame: Frame, _now: int) -> int | tuple[int, Frame]:
+        packet = parse(frame)
+        if sender == 0 and packet.psn == 0xFFFFF1:
+            first.append(packet)
+            return DELAY, marked(frame)
+        return DELAY
+
+    pair = BackToBack(mark_one)
+    source, target = filled(pair, 200)
+    pair.write(source, target)
+    pair.run()
+    sacks = [p.sack for _, _, p in sent_by(pair, 1) if p.opcode == Opcode.SACK]
+    assert [(s.m, s.entropy, s.ack_psn_offset) for s in sacks if s.m] == [(1, first[0].ev, 0)]
+    ((_, skipped),) = transitions(pair, 0, EvState.SKIP)
+    assert skipped == first[0].ev
+    ((_, rested),) = transitions(pair, 0, EvState.GOOD)
+    assert rested == skipped
+    uses = Counter(packet.ev for _, _, packet in data_by(pair, 0))
+    assert uses[skipped] == min(uses.values()) < max(uses.values())
+
+
+def test_a_port_that_goes_down_is_announced_and_the_peer_leaves_it_until_it_returns() -> None:
+    pair = BackToBack(constant_delay(DELAY))
+    source, target = filled(pair, 3000)
+    pair.write(source, target)
+    pair.run(until=60_000)
+    pair.sides[1].nic.port_status(1, False, pair.now)  # the receiver's port
+    pair.run(until=120_000)
+    pair.sides[1].nic.port_status(1, True, pair.now)
+    pair.run()
+    assert target.buf == source.buf
+    asked = [(now, p) for now, _, p in sent_by(pair, 1) if p.opcode == Opcode.ENDPOINT_REQUEST]
+    assert [(p.endpoint.op, p.endpoint.port_status_mask, p.dqpn) for _, p in asked] == [  # type: ignore[union-attr]
+        (EndpointOp.PORT_STATUS_UPDATE, 0b1101, 2),
+        (EndpointOp.PORT_STATUS_UPDATE, 0b1111, 2),
+    ]
+    answers = [p for _, _, p in sent_by(pair, 0) if p.opcode == Opcode.ENDPOINT_RESPONSE]
+    assert [p.psn for p in answers] == [p.psn for _, p in asked]
+    heard = 60_000 + DELAY + 500
+    while_down = Counter(plane for now, plane, _ in data_by(pair, 0) if heard < now < 120_000)
+    after = Counter(plane for now, plane, _ in data_by(pair, 0) if now > 120_000 + DELAY + 500)
+    assert set(while_down) == {0, 2, 3} and max(while_down.values()) - min(while_down.values()) <= 2
+    assert set(after) == {0, 1, 2, 3}
+    assert transitions(pair, 0, EvState.ASSUMED_BAD) == []
+
+
+def test_an_unanswered_port_status_update_is_repeated() -> None:
+    lost = 0
+
+    def lose_three(_sender: int, _plane: int, frame: Frame, _now: int) -> int | None:
+        nonlocal lost
+        if parse(frame).opcode == Opcode.ENDPOINT_REQUEST and lost < 3:
+            lost += 1
+            return None
+        return DELAY
+
+    pair = BackToBack(lose_three)
+    pair.sides[1].nic.port_status(2, False, 0)
+    pair.run()
+    times = [now for now, _, p in sent_by(pair, 1) if p.opcode == Opcode.ENDPOINT_REQUEST]
+    assert times == [0, RTO, 2 * RTO, 3 * RTO]
+    assert pair.sides[0].qp.core.planes_up == 0b1011
+
+
+def test_a_port_status_update_that_nobody_answers_ends() -> None:
+    pair = BackToBack(lambda *_: None)
+    pair.sides[1].nic.port_status(2, False, 0)
+    pair.run()
+    assert pair.now == 133 * RTO  # 7 + 2 + 4 + 8 + 16 + 32 + 64
+
+
+def test_a_path_that_heals_is_trusted_again_after_three_probes() -> None:
+    dead: list[int] = []
+
+    def until_150_us(sender: int, _plane: int, frame: Frame, now: int) -> int | None:
+        packet = parse(frame)
+        if sender == 0 and not dead and now > 20_000:
+            dead.append(packet.ev)
+        return None if sender == 0 and dead and packet.ev == dead[0] and now < 150_000 else DELAY
+
+    # No backups: the place in the rotation stays free until the path is back.
+    pair = BackToBack(until_150_us, profile=EvProfile(16, 0))
+    source, target = filled(pair, 4000)
+    pair.write(source, target)
+    pair.run()
+    assert target.buf == source.buf
+    ((gone, bad),) = transitions(pair, 0, EvState.ASSUMED_BAD)
+    ((back, good),) = transitions(pair, 0, EvState.GOOD)
+    assert bad == good == dead[0]
+    probes = [
+        now
+        for now, _, p in sent_by(pair, 0)
+        if p.opcode == Opcode.ENDPOINT_REQUEST and p.ev == dead[0] and p.endpoint.op == EndpointOp.EV_PROBE
+    ]
+    interval = RTO // 8
+    for n, sent in enumerate(probes, start=1):  # a busy port makes one wait for a packet's length at most
+        assert gone + interval * n <= sent <= gone + interval * n + n * SERIALISE
+    assert sum(now >= 150_000 for now in probes) == 3
+    assert 0 <= back - probes[-1] - 2 * DELAY <= 3 * SERIALISE
+    uses = [now for now, _, packet in data_by(pair, 0) if packet.ev == dead[0]]
+    assert not any(gone < now < back for now in uses) and any(now > back for now in uses)
+
+
+def test_a_path_that_stays_dead_is_probed_only_while_there_is_work() -> None:
+    dead: list[int] = []
+
+    def for_ever(sender: int, _plane: int, frame: Frame, now: int) -> int | None:
+        packet = parse(frame)
+        if sender == 0 and not dead and now > 20_000:
+            dead.append(packet.ev)
+        return None if sender == 0 and dead and packet.ev == dead[0] else DELAY
+
+    pair = BackToBack(for_ever)
+    source, target = filled(pair, 1000)
+    pair.write(source, target)
+    pair.run()
+    finished = max(now for now, _, p in sent_by(pair, 1) if p.opcode == Opcode.TRANSPORT_ACK)
+    assert target.buf == source.buf and pair.now < finished + RTO
+    assert len(transitions(pair, 0, EvState.ASSUMED_BAD)) == 1
+
+
+def test_endpoint_packets_that_make_no_sense_are_counted() -> None:
+    pair = BackToBack(constant_delay(DELAY))
+    source, target = filled(pair, 4)
+    pair.sides[0].nic.port_status(3, False, 0)
+    pair.write(source, target)
+    pair.run()
+    (request,) = [f for _, s, _, f in pair.wire_log if s == 0 and parse(f).opcode == Opcode.ENDPOINT_REQUEST]
+    (response,) = [f for _, s, _, f in pair.wire_log if s == 1 and parse(f).opcode == Opcode.ENDPOINT_RESPONSE]
+    plane = parse(response).ev >> 29
+    nic = pair.sides[0].nic
+    for frame in (response, response):  # nobody waits for it any more
+        nic.receive(plane, (nic.ports[plane].mac + frame[0][6:], frame[1]), pair.now)
+    assert nic.counters.refused == {"no such endpoint request": 2}
+    assert parse(request).endpoint.port_status_mask == 0b0111  # type: ignore[union-attr]
+    assert len(nic.ports) == PLANES
