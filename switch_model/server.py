@@ -1,0 +1,289 @@
+"""The P4Runtime service for any number of devices at one address (grpc.aio).
+
+Everything runs in the loop that `start` is called in, and a request touches a device between two awaits only, so
+that nothing is seen half done.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, NoReturn
+
+import grpc
+from finsy.proto import U128, p4r, p4r_grpc, rpc_code, rpc_status
+
+from switch_model import p4info
+from switch_model.arbitration import Arbitration
+from switch_model.codegen import compile_program
+from switch_model.device import Device
+from switch_model.entities import Config
+from switch_model.errors import PipelineError, StatusError
+
+API_VERSION = "1.4.0"
+"""Of P4Runtime, as Capabilities gives it."""
+
+ERROR_SPACE = "switch_model"
+"""`space` of every p4.v1.Error."""
+
+MAX_MESSAGE_SIZE = 256 * 1024 * 1024
+"""Bytes of a request, as PI allows."""
+
+READ_BATCH = 1000
+"""Entities in one ReadResponse."""
+
+_SetConfig = p4r.SetForwardingPipelineConfigRequest
+_GetConfig = p4r.GetForwardingPipelineConfigRequest
+
+
+class P4RuntimeServer:
+    """Serves `devices`, told apart by their device_id, over P4Runtime.
+
+    Raises ValueError if two devices have the same id.
+    """
+
+    def __init__(self, devices: Iterable[Device]) -> None:
+        self._targets: dict[int, _Target] = {}
+        for device in devices:
+            if device.device_id in self._targets:
+                other = self._targets[device.device_id].device.name
+                raise ValueError(f"device id {device.device_id} of {device.name} is taken by {other}")
+            self._targets[device.device_id] = _Target(device)
+        self._server: Any = None
+
+    async def start(self, address: str) -> str:
+        """Listens on "host:port" (port 0: any free one) in the running loop; the address that it got.
+
+        Raises OSError or RuntimeError if the address can't be bound.
+        """
+        server = grpc.aio.server(options=[("grpc.max_receive_message_length", MAX_MESSAGE_SIZE)])
+        p4r_grpc.add_P4RuntimeServicer_to_server(_Service(self._targets), server)
+        port = server.add_insecure_port(address)
+        await server.start()
+        self._server = server
+        return f"{address.rpartition(':')[0]}:{port}"
+
+    async def stop(self) -> None:
+        """Ends all streams and stops listening."""
+        if self._server is not None:
+            await self._server.stop(None)
+            self._server = None
+
+
+class _Client:
+    """A StreamChannel: what it is to be sent waits in `outbox`, so that no slow reader holds up another. None ends
+    the stream."""
+
+    def __init__(self) -> None:
+        self.outbox: asyncio.Queue[p4r.StreamMessageResponse | None] = asyncio.Queue()
+
+
+class _Target:
+    """A device with its clients and its forwarding pipeline config."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.arbitration: Arbitration[_Client] = Arbitration(device.device_id)
+        self._config: Config | None = None
+
+    @property
+    def config(self) -> Config:
+        """What Read and Write refer to."""
+        if self._config is None:
+            raise StatusError(rpc_code.FAILED_PRECONDITION, "No forwarding pipeline config set for this device")
+        return self._config
+
+    def notify(self, updates: Mapping[_Client, p4r.MasterArbitrationUpdate]) -> None:
+        for client, update in updates.items():
+            client.outbox.put_nowait(p4r.StreamMessageResponse(arbitration=update))
+
+    def check_writer(self, request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest) -> None:
+        election_id = U128.decode(request.election_id) if request.HasField("election_id") else None
+        if not self.arbitration.may_write(election_id):
+            raise StatusError(rpc_code.PERMISSION_DENIED, f"not primary of device {request.device_id}")
+
+    def set_config(self, action: int, message: p4r.ForwardingPipelineConfig, has_config: bool) -> None:
+        """SetForwardingPipelineConfig (P4Runtime 1.4). A saved config takes Reads and Writes, and forwards once
+        it is committed."""
+        if action == _SetConfig.COMMIT:
+            if has_config:
+                raise StatusError(rpc_code.INVALID_ARGUMENT, "COMMIT takes no config")
+            self._commit()
+            return
+        if action not in _SetConfig.Action.values() or action == _SetConfig.UNSPECIFIED:
+            raise StatusError(rpc_code.INVALID_ARGUMENT, f"action {action} of SetForwardingPipelineConfig")
+        if not has_config:
+            raise StatusError(rpc_code.INVALID_ARGUMENT, "no config is given")
+        config = self._prepared(message)
+        if action == _SetConfig.VERIFY:
+            return
+        if action == _SetConfig.RECONCILE_AND_COMMIT and self._config is not None:
+            _replay(self._config, config)
+        self._config = config
+        if action != _SetConfig.VERIFY_AND_SAVE:
+            self._commit()
+
+    def _prepared(self, message: p4r.ForwardingPipelineConfig) -> Config:
+        try:
+            compiled = compile_program(message.p4_device_config)
+            schema = p4info.join(message.p4info, compiled.program)
+        except PipelineError as error:
+            raise StatusError(rpc_code.INVALID_ARGUMENT, f"{type(error).__name__}: {error}") from None
+        return Config(message, schema, self.device.new_pipeline(compiled))
+
+    def _commit(self) -> None:
+        if self._config is None or self._config.pipeline is self.device.pipeline:
+            raise StatusError(rpc_code.NOT_FOUND, "no saved config to commit")
+        self.device.commit(self._config.pipeline)
+
+
+def _replay(old: Config, new: Config) -> None:
+    """Inserts the old table entries into the new pipeline."""
+    for entity in old.read(p4r.Entity(table_entry=p4r.TableEntry())):
+        if entity.table_entry.is_const:
+            continue
+        try:
+            new.write(p4r.Update(type=p4r.Update.INSERT, entity=entity))
+        except StatusError as error:
+            raise StatusError(rpc_code.INVALID_ARGUMENT, f"the entries can't be kept: {error.message}") from None
+
+
+class _Service(p4r_grpc.P4RuntimeServicer):
+    """The RPCs; method names are those of the service."""
+
+    def __init__(self, targets: Mapping[int, _Target]) -> None:
+        self._targets = targets
+
+    def _target(self, device_id: int, role: str = "") -> _Target:
+        target = self._targets.get(device_id)
+        if target is None:
+            raise StatusError(rpc_code.NOT_FOUND, f"no device with id {device_id}")
+        if role:
+            raise StatusError(rpc_code.NOT_FOUND, f"no role '{role}': only the default role is supported")
+        return target
+
+    async def Capabilities(self, request: p4r.CapabilitiesRequest, context: Any) -> p4r.CapabilitiesResponse:  # noqa: N802, ARG002
+        return p4r.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
+
+    async def SetForwardingPipelineConfig(  # noqa: N802
+        self, request: p4r.SetForwardingPipelineConfigRequest, context: Any
+    ) -> p4r.SetForwardingPipelineConfigResponse:
+        try:
+            target = self._target(request.device_id, request.role)
+            target.check_writer(request)
+            target.set_config(request.action, request.config, request.HasField("config"))
+        except StatusError as error:
+            await _abort(context, error)
+        return p4r.SetForwardingPipelineConfigResponse()
+
+    async def GetForwardingPipelineConfig(  # noqa: N802
+        self, request: p4r.GetForwardingPipelineConfigRequest, context: Any
+    ) -> p4r.GetForwardingPipelineConfigResponse:
+        try:
+            stored = self._target(request.device_id).config.message
+            return p4r.GetForwardingPipelineConfigResponse(config=_selected(stored, request.response_type))
+        except StatusError as error:
+            await _abort(context, error)
+
+    async def Write(self, request: p4r.WriteRequest, context: Any) -> p4r.WriteResponse:  # noqa: N802
+        try:
+            target = self._target(request.device_id, request.role)
+            target.check_writer(request)
+            if request.atomicity != p4r.WriteRequest.CONTINUE_ON_ERROR:
+                raise StatusError(rpc_code.UNIMPLEMENTED, "only CONTINUE_ON_ERROR is supported")
+            _write_all(target.config, request.updates)
+        except StatusError as error:
+            await _abort(context, error)
+        return p4r.WriteResponse()
+
+    async def Read(self, request: p4r.ReadRequest, context: Any) -> AsyncIterator[p4r.ReadResponse]:  # noqa: N802
+        try:
+            config = self._target(request.device_id, request.role).config
+            entities = [found for entity in request.entities for found in config.read(entity)]
+        except StatusError as error:
+            await _abort(context, error)
+        for start in range(0, len(entities), READ_BATCH):
+            yield p4r.ReadResponse(entities=entities[start : start + READ_BATCH])
+
+    async def StreamChannel(  # noqa: N802
+        self, requests: AsyncIterator[p4r.StreamMessageRequest], context: Any
+    ) -> AsyncIterator[p4r.StreamMessageResponse]:
+        client = _Client()
+        reader = asyncio.create_task(self._receive_all(client, requests))
+        try:
+            while (response := await client.outbox.get()) is not None:
+                yield response
+            await reader
+        except StatusError as error:
+            await _abort(context, error)
+        finally:
+            reader.cancel()
+
+    async def _receive_all(self, client: _Client, requests: AsyncIterator[p4r.StreamMessageRequest]) -> None:
+        target: _Target | None = None
+        try:
+            async for request in requests:
+                target = self._receive(client, target, request)
+        finally:
+            if target is not None:
+                target.notify(target.arbitration.disconnect(client))
+            client.outbox.put_nowait(None)
+
+    def _receive(self, client: _Client, target: _Target | None, request: p4r.StreamMessageRequest) -> _Target | None:
+        """One message of a stream; the target that the stream belongs to from then on."""
+        if request.WhichOneof("update") != "arbitration":
+            error = p4r.StreamError(
+                canonical_code=rpc_code.UNIMPLEMENTED,
+                message="only arbitration is supported on the stream",
+                space=ERROR_SPACE,
+            )
+            client.outbox.put_nowait(p4r.StreamMessageResponse(error=error))
+            return target
+        update = request.arbitration
+        if target is None:
+            target = self._target(update.device_id)
+        elif update.device_id != target.device.device_id:
+            raise StatusError(rpc_code.FAILED_PRECONDITION, f"this stream belongs to device {target.device.device_id}")
+        target.notify(target.arbitration.update(client, update))
+        return target
+
+
+def _selected(stored: p4r.ForwardingPipelineConfig, response_type: int) -> p4r.ForwardingPipelineConfig:
+    with_p4info = response_type in (_GetConfig.ALL, _GetConfig.P4INFO_AND_COOKIE)
+    with_program = response_type in (_GetConfig.ALL, _GetConfig.DEVICE_CONFIG_AND_COOKIE)
+    return p4r.ForwardingPipelineConfig(
+        p4info=stored.p4info if with_p4info else None,
+        p4_device_config=stored.p4_device_config if with_program else b"",
+        cookie=stored.cookie if stored.HasField("cookie") else None,
+    )
+
+
+def _write_all(config: Config, updates: Iterable[p4r.Update]) -> None:
+    """Carries out every update, whatever became of those before it; one p4.v1.Error for each if any failed."""
+    errors = [_written(config, update) for update in updates]
+    failed = [(place, error) for place, error in enumerate(errors) if error.canonical_code != rpc_code.OK]
+    if failed:
+        place, first = failed[0]
+        message = f"{len(failed)} of {len(errors)} updates failed, first update {place}: {first.message}"
+        raise StatusError(rpc_code.UNKNOWN, message, errors)
+
+
+def _written(config: Config, update: p4r.Update) -> p4r.Error:
+    try:
+        config.write(update)
+    except StatusError as error:
+        return p4r.Error(canonical_code=error.code, message=error.message, space=ERROR_SPACE)
+    return p4r.Error(canonical_code=rpc_code.OK)
+
+
+_STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
+
+
+async def _abort(context: Any, error: StatusError) -> NoReturn:
+    """Ends the RPC; errors per update travel as google.rpc.Status in grpc-status-details-bin."""
+    trailers: tuple[tuple[str, bytes], ...] = ()
+    if error.errors:
+        status = rpc_status.Status(code=error.code, message=error.message)
+        for item in error.errors:
+            status.details.add().Pack(item)
+        trailers = (("grpc-status-details-bin", status.SerializeToString()),)
+    await context.abort(_STATUS_CODES[error.code], error.message, trailers)
+    raise AssertionError("abort returned")

@@ -1,0 +1,2 @@
+#define BODY assert(hdr.plain.value != 0);
+#include "base.p4"

@@ -1,0 +1,2 @@
+#define BODY standard_metadata.mcast_grp = 1;
+#include "base.p4"

@@ -1,0 +1,2 @@
+#define EGRESS recirculate_preserving_field_list(1);
+#include "base.p4"

@@ -1,0 +1,2 @@
+#define BODY resubmit_preserving_field_list(1);
+#include "base.p4"
