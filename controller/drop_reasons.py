@@ -11,5 +11,8 @@ DROP_REASONS = (
     "discard_route",
     "no_next_hop",
     "martian",
+    "guard",
+    "data_queue_full",
+    "trim_queue_full",
 )
 """By index, as `enum DropReason` in p4src/headers.p4 has them."""

@@ -210,7 +210,9 @@ class Requester:
         `planes_up` has bit p set if port p can send.
         """
         if self._probe is not None:
-            return self._probe[0].plane
+            if planes_up >> self._probe[0].plane & 1:
+                return self._probe[0].plane
+            self._probe = None  # the timer sends another
         if not self._may_send():
             return None
         avoid = self._records[self._lost[0]].ev if self._lost else None
@@ -239,6 +241,8 @@ class Requester:
 
     def transmit(self, planes_up: int, now: int) -> Frame | None:
         """The next packet, on the EV that `port` announced."""
+        if self.port(planes_up, now) is None:
+            return None
         if self._probe is not None:
             ev, probe = self._probe
             self._probe = None
@@ -249,8 +253,6 @@ class Requester:
                 psn=0,
                 extension=probe.pack(),
             )
-        if self.port(planes_up, now) is None:
-            return None
         record = self._again(planes_up, now) if self._lost else self._first(planes_up, now)
         return self._build(record, now)
 
