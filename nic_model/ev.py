@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 
 from nic_model.packet import Encap
 
@@ -27,6 +27,16 @@ class EvState(Enum):
     SKIP = "skip"
     ASSUMED_BAD = "assumed_bad"
     DENIED = "denied"
+
+
+class SprayPolicy(StrEnum):
+    """How a QP chooses its next EV: MRC's way, or one of `nic_model.spray` to compare it with."""
+
+    MRC = "mrc"
+    ROUND_ROBIN = "round_robin"
+    RANDOM = "random"
+    REPS = "reps"
+    SINGLE_PATH = "single_path"
 
 
 @dataclass(slots=True, eq=False)
@@ -64,6 +74,7 @@ class EvProfile:
     active: int = 128
     backup: int = 16
     min_active: int | None = None
+    policy: SprayPolicy = SprayPolicy.MRC
 
     def __post_init__(self) -> None:
         if self.active < 1 or self.backup < 0 or (self.min_active is not None and self.min_active < 1):
@@ -149,6 +160,12 @@ class EvSet:
         """The upcoming EV has been used: the next packet takes the next one."""
         ev.packets += 1
         self._upcoming = None
+
+    def on_ack(self, ev: Ev, marked: bool, now: int) -> None:
+        """A SACK reflected this EV: what matters of it comes as `skip_once`."""
+
+    def on_timeout(self, now: int) -> None:
+        """An ACK timer ran out: what matters of it comes as `assume_bad`."""
 
     def _next_in_rotation(self, planes_up: int, now: int) -> Ev | None:
         planes = len(self._rings)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nic_model.ev import Ev, EvListener, EvProfile, EvSet
+from nic_model.ev import Ev, EvListener, EvProfile, EvSet, SprayPolicy
 from nic_model.packet import Encap
 from nic_model.paths import srv6_ev
+from nic_model.spray import STATELESS, Spray
 
 if TYPE_CHECKING:
     from nic_model.nic import Nic
@@ -83,7 +84,7 @@ class Peer:
             return [srv6_ev(plane, uplink) for uplink in rng.sample(range(self._template.paths), count)]
         return [plane << EV_PLANE_SHIFT | value for value in rng.sample(range(1 << EV_PLANE_SHIFT), count)]
 
-    def ev_set(self, profile: EvProfile, listener: EvListener) -> EvSet:
+    def spray(self, profile: EvProfile, listener: EvListener) -> Spray:
         """Random paths inside each plane, the same number in each, without coordination between senders.
 
         In ECMP mode switches hash and an EV is not known to be a path of its own, so there are as many as asked for.
@@ -98,4 +99,6 @@ class Peer:
             evs = [Ev(plane, value, self.encap(plane, value)) for value in values]
             active += evs[:active_count]
             backup += evs[active_count:]
-        return EvSet(planes, active, backup, profile.min_active, listener)
+        if profile.policy is SprayPolicy.MRC:
+            return EvSet(planes, active, backup, profile.min_active, listener)
+        return STATELESS[profile.policy](active + backup, self._nic.rng, planes)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from nic_model.ev import Ev, EvSet
+from nic_model.ev import Ev
+from nic_model.spray import Spray
 
 PROBES_TO_TRUST = 3
 """Answers in a row that make an ASSUMED_BAD EV GOOD again."""
@@ -17,7 +18,7 @@ SendProbe = Callable[[Ev, Callable[[bool, int], None], int], None]
 class PathProber:
     """Probes each ASSUMED_BAD EV of one QP once per `interval` ns, while the QP has work."""
 
-    def __init__(self, evs: EvSet, interval: int, send: SendProbe) -> None:
+    def __init__(self, evs: Spray, interval: int, send: SendProbe) -> None:
         self._evs = evs
         self._interval = interval
         self._send = send

@@ -92,7 +92,7 @@ class QueuePair:
 
     def to_rts(self, attr: QPAttr) -> None:
         self._require(QPState.RTR)
-        evs = self._the_peer().ev_set(self._profile, self._on_ev_transition)
+        evs = self._the_peer().spray(self._profile, self._on_ev_transition)
         self._probe_interval = (TIMEOUT_UNIT << attr.timeout) // PROBES_PER_TIMEOUT
         self.prober = PathProber(evs, self._probe_interval, self._probe)
         self.requester = Requester(

@@ -13,7 +13,7 @@ from enum import Enum
 from heapq import heappop, heappush
 
 from nic_model.congestion import CongestionControl
-from nic_model.ev import Ev, EvSet
+from nic_model.ev import Ev
 from nic_model.headers import (
     AETH,
     NETH,
@@ -28,6 +28,7 @@ from nic_model.headers import (
 from nic_model.packet import Frame, Wire, build_control, build_data, nominal_data_size
 from nic_model.retry import RetryTimes
 from nic_model.sequence import unwrap
+from nic_model.spray import Spray
 from nic_model.verbs import SendWR, WCStatus, WROpcode
 
 TIMEOUT_UNIT = 1024
@@ -140,7 +141,7 @@ class Requester:
         timeout: int,
         linear_cnt: int,
         exp_cnt: int,
-        evs: EvSet,
+        evs: Spray,
         congestion: CongestionControl,
         wire: Wire,
         complete: Callable[[Message, WCStatus], None],
@@ -383,13 +384,18 @@ class Requester:
         return rtt
 
     def _path_feedback(self, sack: SETH, now: int) -> None:
-        if sack.m == SackMark.NONE or sack.pr:
+        if sack.pr:
             return
-        self.counters.marks += 1
         ev = self.evs.find(sack.entropy)
         if ev is None:
             self.counters.unexpected += 1
-        elif sack.m == SackMark.SKIP_ONCE:
+            return
+        marked = sack.m == SackMark.SKIP_ONCE
+        self.evs.on_ack(ev, marked, now)
+        if sack.m == SackMark.NONE:
+            return
+        self.counters.marks += 1
+        if marked:
             self.evs.skip_once(ev, "ECN", now)
         else:
             self.evs.assume_bad(ev, "ALWAYS_SKIP", now)
@@ -533,6 +539,7 @@ class Requester:
         if self.deadline is None or now < self.deadline:
             return
         self.counters.timeouts += 1
+        self.evs.on_timeout(now)
         if self._times.exhausted:
             self._fail(WCStatus.RETRY_EXC_ERR)
             return
