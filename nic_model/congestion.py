@@ -25,6 +25,26 @@ class CongestionControl(Protocol):
         """A packet of `size` bytes was trimmed or is taken for lost."""
         ...
 
+    def on_penalty(self, penalty: int, newly: int, in_flight: int) -> None:
+        """The responder's host is slow (CC_STATE.rcv_cwnd_pen, 1..127)."""
+        ...
+
+    def on_restore(self) -> None:
+        """It is not any more (CC_STATE.restore_cwnd)."""
+        ...
+
+
+class Window:
+    """What is in flight to one destination, under one congestion control: shared by all QPs that go there."""
+
+    def __init__(self, control: CongestionControl) -> None:
+        self.control = control
+        self.in_flight = 0
+
+    def admits(self, size: int) -> bool:
+        """May `size` bytes more be sent? One packet always may."""
+        return not self.in_flight or self.in_flight + size <= self.control.cwnd
+
 
 @dataclass(slots=True)
 class FixedWindow:
@@ -37,6 +57,12 @@ class FixedWindow:
 
     def on_loss(self, size: int, in_flight: int, now: int) -> None:
         """Nothing to reduce."""
+
+    def on_penalty(self, penalty: int, newly: int, in_flight: int) -> None:
+        """Nothing to reduce."""
+
+    def on_restore(self) -> None:
+        """Nothing to give back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +144,7 @@ class Nscc:
         self._round_ends = 0
         self._adapt = False
         self._ignore = 0
+        self._before_penalty: float | None = None
 
     @property
     def cwnd(self) -> int:
@@ -154,6 +181,20 @@ class Nscc:
         self._without_delay = 0
         if not self._quick_adapt(0.0, in_flight, now) and self._ignore <= 0:
             self._cwnd -= size
+            self._clamp()
+
+    def on_penalty(self, penalty: int, newly: int, in_flight: int) -> None:
+        """See CongestionControl: `penalty` 128ths of what was acknowledged come off the window (OCP MRC)."""
+        if self._before_penalty is None:
+            self._before_penalty = self._cwnd
+        self._cwnd = min(self._cwnd, in_flight) - (penalty * newly >> 7)
+        self._clamp()
+
+    def on_restore(self) -> None:
+        """See CongestionControl: what penalties took is given back."""
+        if self._before_penalty is not None:
+            self._cwnd = max(self._cwnd, self._before_penalty)
+            self._before_penalty = None
             self._clamp()
 
     def _grow(self, newly: int, delay: float) -> None:

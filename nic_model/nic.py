@@ -24,6 +24,7 @@ from nic_model.packet import Frame, MalformedError, Wire, parse
 from nic_model.paths import PathFile
 from nic_model.peer import Peer
 from nic_model.queue_pair import QueuePair
+from nic_model.responder import HostPenalty
 from nic_model.verbs import PD, QPInitAttr, Regions, VerbsError
 
 FIRST_QPN = 16
@@ -79,6 +80,8 @@ class Nic:
         self.srv6 = True
         """SRv6 mode: packets are encapsulated and steered. Else ECMP mode: switches hash their EV."""
         self.regions = Regions()
+        self.host_penalty = HostPenalty()
+        """Set `host_penalty.value` while the host is slow."""
         self.counters = NicCounters()
         self.ports = [
             Port(plane, port.address, port.mac, port.gateway) for plane, port in enumerate(paths.local(name).ports)
@@ -111,6 +114,11 @@ class Nic:
         if port is not None:
             queue_pair.enlisted = True
             self.ports[port].ready.append(queue_pair)
+
+    def _enlist_all(self, peer: Peer) -> None:
+        """What one QP to a peer sets free, any of them may use: their congestion window is one."""
+        for queue_pair in peer.queue_pairs:
+            self.enlist(queue_pair)
 
     def peer(self, address: bytes) -> Peer | None:
         """The NIC that has this port address, None if the path file has no way to it."""
@@ -200,7 +208,7 @@ class Nic:
             self.counters.refused["not from the peer"] += 1
             return
         queue_pair.receive(packet, plane, now)
-        self.enlist(queue_pair)
+        self._enlist_all(queue_pair.peer)
 
     def next_deadline(self) -> int | None:
         """When `poll` is due next, None if nothing waits for time to pass."""
@@ -216,7 +224,8 @@ class Nic:
             deadline = queue_pair.deadline
             if deadline is not None and deadline <= now:
                 queue_pair.on_timer(now)
-                self.enlist(queue_pair)
+                if queue_pair.peer is not None:
+                    self._enlist_all(queue_pair.peer)
 
     def port_status(self, plane: int, up: bool, now: int) -> None:
         """A port's link went down or came up: all QPs leave it or may use it again."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nic_model.congestion import Window
 from nic_model.ev import Ev, EvListener, EvProfile, EvSet, SprayPolicy
 from nic_model.packet import Encap
 from nic_model.paths import srv6_ev
@@ -11,6 +12,7 @@ from nic_model.spray import STATELESS, Spray
 
 if TYPE_CHECKING:
     from nic_model.nic import Nic
+    from nic_model.queue_pair import QueuePair
 
 EV_PLANE_SHIFT = 29
 """In both modes an EV's top bits are the plane; in ECMP mode all others are random."""
@@ -29,12 +31,21 @@ class Peer:
         self._row = address[:8]
         self._index = address[14:16]
         self._encaps: dict[int, Encap] = {}
+        self._windows: dict[int, Window] = {}
+        self.queue_pairs: list[QueuePair] = []
+        """All QPs to this NIC."""
         self.ports_up = (1 << len(nic.ports)) - 1
         """Bit p is set if its port p can be reached, as its last PORT_STATUS_UPDATE said."""
 
     def owns(self, address: bytes) -> bool:
         """Is this one of the peer's port addresses? It may use any of them (one per plane)."""
         return address[:8] == self._row and address[14:] == self._index
+
+    def window(self, cc_profile_id: int) -> Window:
+        """The congestion context of this destination, one for each profile."""
+        if cc_profile_id not in self._windows:
+            self._windows[cc_profile_id] = Window(self._nic.congestion(cc_profile_id))
+        return self._windows[cc_profile_id]
 
     def encap(self, plane: int, ev: int) -> Encap:
         """The addresses of a packet that leaves through port `plane` on path `ev`."""

@@ -74,17 +74,20 @@ class QueuePair:
         self.peer = self._nic.peer(attr.dgid)
         if self.peer is None:
             raise VerbsError(f"QPAttr.dgid {attr.dgid.hex(':')} is no address that this NIC has a path to")
+        self.peer.queue_pairs.append(self)
         self._dest_qpn = attr.dest_qp_num
         self.responder = Responder(
             qpn=self.qpn,
             dest_qpn=self._dest_qpn,
             first_psn=attr.rq_psn,
             mpr=attr.mpr * MPR_UNIT,
+            dynamic_mpr=attr.dynamic_mpr,
             max_wimm=attr.max_wimm,
             pd=self._pd,
             regions=self._nic.regions,
             rcq=self._init_attr.rcq,
             receive_queue=self._receive_queue,
+            penalty=self._nic.host_penalty,
             send_control=self._answer,
             fail=self._fail,
         )
@@ -106,7 +109,7 @@ class QueuePair:
             linear_cnt=attr.linear_cnt,
             exp_cnt=attr.exp_cnt,
             evs=evs,
-            congestion=self._nic.congestion(attr.cc_profile_id),
+            window=self._the_peer().window(attr.cc_profile_id),
             wire=self._nic.wire,
             complete=self._complete,
             fail=self._fail,

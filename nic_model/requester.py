@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from heapq import heappop, heappush
 
-from nic_model.congestion import CongestionControl
+from nic_model.congestion import Window
 from nic_model.ev import Ev
 from nic_model.headers import (
     AETH,
@@ -29,7 +29,7 @@ from nic_model.packet import Frame, Wire, build_control, build_data, nominal_dat
 from nic_model.retry import RetryTimes
 from nic_model.sequence import unwrap
 from nic_model.spray import Spray
-from nic_model.verbs import SendWR, WCStatus, WROpcode
+from nic_model.verbs import MPR_UNIT, SendWR, WCStatus, WROpcode
 
 TIMEOUT_UNIT = 1024
 """ns; a timeout of n is 1.024 us x 2^n (OCP MRC)."""
@@ -142,7 +142,7 @@ class Requester:
         linear_cnt: int,
         exp_cnt: int,
         evs: Spray,
-        congestion: CongestionControl,
+        window: Window,
         wire: Wire,
         complete: Callable[[Message, WCStatus], None],
         fail: Callable[[WCStatus], None],
@@ -159,7 +159,7 @@ class Requester:
         self._mpr = mpr
         self._max_wimm = max_wimm
         self._times = RetryTimes(TIMEOUT_UNIT << timeout, linear_cnt, exp_cnt)
-        self._congestion = congestion
+        self._window = window
         self._wire = wire
         self._complete = complete
         self._fail = fail
@@ -223,7 +223,7 @@ class Requester:
     def _may_send(self) -> bool:
         while self._lost and not self._is_lost(self._lost[0]):
             heappop(self._lost)  # acknowledged after all
-        if self._in_flight and self._in_flight + self._full_packet > self._congestion.cwnd:
+        if not self._window.admits(self._full_packet):
             return False
         return bool(self._lost) or self._may_begin()
 
@@ -307,6 +307,7 @@ class Requester:
         transmission = (self._order, record)
         self._order += 1
         self._in_flight += record.size
+        self._window.in_flight += record.size
         self._paths.setdefault(record.ev, deque()).append(transmission)
         heappush(self._due, (record.sent_at + (record.ev.rtt or self._rtt.largest), record.order, record))
         self.counters.packets += 1
@@ -368,7 +369,9 @@ class Requester:
                 acked.append(self._acknowledge(record, now))
         self._path_feedback(sack, now)
         newly = sum(record.size for record in acked)
-        self._congestion.on_sack(newly, rtt, sack.m == SackMark.SKIP_ONCE, self._in_flight, now)
+        self._feed_congestion_control(newly, rtt, sack, state, now)
+        if sack.mpr:  # Dynamic MPR: the responder says how far it looks ahead now
+            self._mpr = sack.mpr * MPR_UNIT
         if acked:
             self._restart_timer(now)
             self._find_overtaken(acked, cack, base, now)
@@ -382,6 +385,14 @@ class Requester:
         self._rtt.add(rtt)
         self._newest_acked = max(self._newest_acked, trigger.sent_at)
         return rtt
+
+    def _feed_congestion_control(self, newly: int, rtt: int | None, sack: SETH, state: CCState, now: int) -> None:
+        control, in_flight = self._window.control, self._window.in_flight
+        control.on_sack(newly, rtt, sack.m == SackMark.SKIP_ONCE, in_flight, now)
+        if state.rcv_cwnd_pen:
+            control.on_penalty(state.rcv_cwnd_pen, newly, in_flight)
+        if state.restore_cwnd:
+            control.on_restore()
 
     def _path_feedback(self, sack: SETH, now: int) -> None:
         if sack.pr:
@@ -413,11 +424,15 @@ class Requester:
         del self._records[record.psn]
         record.acked = True
         if not record.lost:
-            self._in_flight -= record.size
+            self._left_flight(record)
         if record.transmissions == 1:  # else it is not known which transmission arrived
             self._newest_acked = max(self._newest_acked, record.sent_at)
             record.ev.learn_rtt(record.sent_at, now)
         return record
+
+    def _left_flight(self, record: Sent) -> None:
+        self._in_flight -= record.size
+        self._window.in_flight -= record.size
 
     def on_nack(self, nack: NETH, now: int) -> None:
         """A packet came without its payload, or could not be taken: send it again at once."""
@@ -509,10 +524,10 @@ class Requester:
 
     def _declare_lost(self, record: Sent, reason: LossReason, now: int, blame: bool = True) -> None:
         record.lost = True
-        self._in_flight -= record.size
+        self._left_flight(record)
         heappush(self._lost, record.psn)
         self.losses[reason] += 1
-        self._congestion.on_loss(record.size, self._in_flight, now)
+        self._window.control.on_loss(record.size, self._window.in_flight, now)
         # An untrimmed loss is a failed path, not congestion (arXiv 2605.04333), unless the NIC's own port was
         # down meanwhile.
         if not blame or reason in (LossReason.TRIMMED, LossReason.REFUSED):
@@ -577,6 +592,7 @@ class Requester:
         self._due.clear()
         self._paths.clear()
         self._lost.clear()
+        self._window.in_flight -= self._in_flight
         self._in_flight = 0
         self._probe = None
         self.deadline = None

@@ -23,7 +23,18 @@ from nic_model.headers import (
 )
 from nic_model.packet import Packet, nominal_size
 from nic_model.sequence import unwrap
-from nic_model.verbs import CQ, PD, WC, Access, RecvWR, Regions, WCOpcode, WCStatus
+from nic_model.verbs import (
+    CQ,
+    MPR_UNIT,
+    PD,
+    WC,
+    Access,
+    RecvWR,
+    Regions,
+    VerbsError,
+    WCOpcode,
+    WCStatus,
+)
 
 SACK_GEN_THRESHOLD = 16_384
 """Bytes received since the last SACK that trigger the next (uet-htsim's default)."""
@@ -75,6 +86,13 @@ class ResponderCounters:
     refused: int = 0
 
 
+@dataclass(slots=True)
+class HostPenalty:
+    """Back-pressure of the host behind a NIC: `value` 0..127 goes out in CC_STATE.rcv_cwnd_pen of every SACK."""
+
+    value: int = 0
+
+
 class Responder:
     """Takes data packets and probes, gives back SACKs, NACKs, Transport ACKs and receive completions."""
 
@@ -85,7 +103,9 @@ class Responder:
         dest_qpn: int,
         first_psn: int,
         mpr: int,
+        dynamic_mpr: bool,
         max_wimm: int,
+        penalty: HostPenalty,
         pd: PD,
         regions: Regions,
         rcq: CQ,
@@ -97,6 +117,10 @@ class Responder:
         self._qpn = qpn
         self._dest_qpn = dest_qpn
         self._mpr = mpr
+        self._dynamic_mpr = dynamic_mpr
+        self._right_edge = first_psn - 1 + mpr  # the highest PSN that was ever allowed
+        self._penalty = penalty
+        self._restored = True
         self._max_wimm = max_wimm
         self._pd = pd
         self._regions = regions
@@ -123,13 +147,13 @@ class Responder:
         psn = unwrap(packet.psn, self._cack, 24)
         offset = psn - self._cack - 1
         marked = packet.ecn == Ecn.CE
-        if offset < 0 or (offset < self._mpr and self._arrived >> offset & 1):
+        if offset < 0 or self._arrived >> offset & 1:
             # A lost SACK or Transport ACK is made up for.
             self.counters.duplicates += 1
             self._sack(packet, psn, marked)
             self._transport_ack(packet)
             return 0
-        if offset >= self._mpr:
+        if psn > max(self._right_edge, self._cack + self._mpr):
             self.counters.out_of_window += 1
             self._nack(packet, NackReason.PSN_OOR_WINDOW)
             return 0
@@ -149,6 +173,15 @@ class Responder:
         if done:
             self._complete_messages(packet)
         return placed
+
+    def set_mpr(self, mpr: int) -> None:
+        """Dynamic MPR: from the next SACK on, look `mpr` PSNs ahead, a multiple of 128 from 1024 to 32,640.
+
+        What was allowed before stays allowed.
+        """
+        if mpr % MPR_UNIT or not 8 <= mpr // MPR_UNIT <= 255:
+            raise VerbsError(f"an MPR of {mpr} PSNs is not a multiple of 128 from 1024 to 32640")
+        self._mpr = mpr
 
     def _mark_arrived(self, psn: int, offset: int) -> None:
         self._arrived |= 1 << offset
@@ -230,14 +263,20 @@ class Responder:
             spdcid=self._qpn & 0xFFFF,
             dpdcid=self._dest_qpn & 0xFFFF,
             cack_psn=self._cack & 0xFFFFFF,
+            mpr=self._mpr // MPR_UNIT if self._dynamic_mpr else 0,
             sack_offset=base - self._cack,
             sack_bitmap=bitmap,
         )
+        penalty = self._penalty.value
+        restore, self._restored = not penalty and not self._restored, not penalty
         state = CCState(
             tx_timestamp=packet.tx_timestamp,
             ooo_count=min(self._arrived.bit_count(), OOO_COUNT_MAX),
+            restore_cwnd=restore,
+            rcv_cwnd_pen=penalty,
             rcvd_bytes=-(-self._rcvd_bytes // RCVD_BYTES_UNIT) & 0xFFFFFF,
         )
+        self._right_edge = max(self._right_edge, self._cack + self._mpr)
         self._since_sack = 0
         self.counters.sacks += 1
         self._send_control(packet, Opcode.SACK, self._cack & 0xFFFFFF, seth.pack() + state.pack())

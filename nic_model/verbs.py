@@ -123,7 +123,8 @@ class QPAttr:
 
     INIT: `ev_profile_id`, `cc_profile_id` name profiles that the NIC knows. RTR: the peer's QP number,
     first PSN, address (any of its port addresses) and what it can take: `mpr_dest` in units of 128 PSNs, at
-    least 8, and `max_wimm_dest` WRITEs with immediate in flight. RTS: `mpr`, `max_wimm` are what this side takes;
+    least 8, and `max_wimm_dest` WRITEs with immediate in flight; with `dynamic_mpr` this side's SACKs tell the
+    peer its MPR, which `Responder.set_mpr` changes. RTS: `mpr`, `max_wimm` are what this side takes;
     `timeout` 0..24 is 1.024 us x 2^timeout; `linear_cnt` 0..7 retries at that interval are followed by
     `exp_cnt` 0..25 at doubling ones (25: without end). PSNs are 24 bits.
     """
@@ -135,6 +136,7 @@ class QPAttr:
     dgid: bytes = b""
     path_mtu: int = 4096
     mpr_dest: int = 8
+    dynamic_mpr: bool = False
     max_wimm_dest: int = 32
     sq_psn: int = 0
     mpr: int = 8

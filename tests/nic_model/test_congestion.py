@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nic_model.congestion import FixedWindow, Nscc, NsccParameters
+from nic_model.congestion import FixedWindow, Nscc, NsccParameters, Window
 
 # The reference network: 100 Gb/s x 12 us, so a = 1; target 9 us, b = 0.75.
 REFERENCE = NsccParameters.scaled(100, 12_000, 4096)
@@ -129,3 +129,22 @@ def test_a_fixed_window_stays() -> None:
     window.on_loss(5, 5, 5)
     window.on_sack(5, 5, True, 5, 5)
     assert window.cwnd == 7
+
+
+def test_a_penalty_comes_off_and_is_given_back() -> None:
+    nscc = below_maximum()
+    nscc.on_penalty(64, 10_000, 80_000)
+    assert nscc.cwnd == 80_000 - 5_000  # min(cwnd, in flight) - (64 x 10,000 >> 7)
+    nscc.on_penalty(127, 10_000, 80_000)
+    assert nscc.cwnd == 75_000 - (127 * 10_000 >> 7)
+    nscc.on_restore()
+    assert nscc.cwnd == 100_000
+    nscc.on_restore()
+    assert nscc.cwnd == 100_000
+
+
+def test_one_packet_may_always_go() -> None:
+    window = Window(FixedWindow(100))
+    assert window.admits(4176)
+    window.in_flight = 50
+    assert window.admits(50) and not window.admits(51)

@@ -10,7 +10,7 @@ import pytest
 from nic_model.ev import EvProfile, EvState
 from nic_model.headers import EndpointOp, NackReason, Opcode
 from nic_model.packet import Frame, Packet, parse
-from nic_model.verbs import MR
+from nic_model.verbs import MR, QP, SGE, QPAttr, QPInitAttr, SendWR, WROpcode
 from tests.nic_model.back_to_back import PLANES, SERIALISE, BackToBack, constant_delay
 
 DELAY = 2000
@@ -239,3 +239,73 @@ def test_endpoint_packets_that_make_no_sense_are_counted() -> None:
     assert nic.counters.refused == {"no such endpoint request": 2}
     assert parse(request).endpoint.port_status_mask == 0b0111  # type: ignore[union-attr]
     assert len(nic.ports) == PLANES
+
+
+def sacks_of(pair: BackToBack, side: int) -> list[Packet]:
+    return [p for _, _, p in sent_by(pair, side) if p.opcode == Opcode.SACK]
+
+
+def test_dynamic_mpr_is_told_and_kept_to() -> None:
+    pair = BackToBack(constant_delay(200_000), window=1 << 40, dynamic_mpr=True, timeout=12)
+    responder = pair.sides[1].qp.core.responder
+    assert responder is not None
+    responder.set_mpr(2048)
+    source, target = filled(pair, 6000)
+    pair.write(source, target)
+    pair.run()
+    assert target.buf == source.buf
+    assert {p.sack.mpr for p in sacks_of(pair, 1)} == {16}
+    sent, cack, ahead = 0, -1, 0
+    for _, side, _, frame in pair.wire_log:
+        packet = parse(frame)
+        if side == 0 and packet.opcode <= Opcode.WRITE_ONLY_IMM:
+            sent = (packet.psn - 0xFFFFF0) % (1 << 24)
+            ahead = max(ahead, sent - cack)
+        elif packet.opcode == Opcode.SACK:
+            cack = max(cack, (packet.sack.cack_psn - 0xFFFFF0 + (1 << 23)) % (1 << 24) - (1 << 23))
+    assert 1024 < ahead <= 2048
+    assert responder.counters.out_of_window == 0
+
+
+def test_without_dynamic_mpr_sacks_say_0() -> None:
+    pair = BackToBack(constant_delay(DELAY))
+    source, target = filled(pair, 20)
+    pair.write(source, target)
+    pair.run()
+    assert {p.sack.mpr for p in sacks_of(pair, 1)} == {0}
+
+
+def test_host_back_pressure_is_told_until_it_ends() -> None:
+    pair = BackToBack(constant_delay(DELAY))
+    source, target = filled(pair, 400)
+    pair.write(source, target)
+    pair.sides[1].nic.host_penalty.value = 40
+    pair.run(until=15_000)
+    pair.sides[1].nic.host_penalty.value = 0
+    pair.run()
+    told = [(p.cc.rcv_cwnd_pen, p.cc.restore_cwnd) for p in sacks_of(pair, 1)]
+    first_free = told.index((0, True))
+    assert set(told[:first_free]) == {(40, False)} and set(told[first_free + 1 :]) == {(0, False)}
+
+
+def test_qps_to_one_destination_share_a_window() -> None:
+    window = 40_000
+    pair = BackToBack(constant_delay(20_000), window=window)
+    a, b = pair.sides
+    more = [QP(side.pd, QPInitAttr(side.cq, side.cq)) for side in (a, b)]
+    for mine, other, side in ((0, 1, b), (1, 0, a)):
+        attr = QPAttr(dest_qp_num=more[other].qp_num, dgid=side.nic.ports[0].address)
+        more[mine].to_init(attr)
+        more[mine].to_rtr(attr)
+        more[mine].to_rts(attr)
+    source, target = filled(pair, 100)
+    half = 50 * 4096
+    pair.write(source, target, length=half)
+    sge = SGE(source.addr + half, half, source.lkey)
+    more[0].post_send(SendWR(1, WROpcode.RDMA_WRITE, [sge], target.addr + half, target.rkey))
+    pair.run(until=19_000)  # before the first SACK
+    assert sum(packet.udp_len - 8 + 40 for _, _, packet in data_by(pair, 0)) <= window
+    assert {packet.dqpn for _, _, packet in data_by(pair, 0)} == {b.qp.qp_num, more[1].qp_num}
+    pair.run()
+    assert target.buf == source.buf
+    assert len(a.completions()) == 2
