@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from nic_model.peer import Peer
 
 ANSWER_TIMEOUT = 1024 << 7
-"""ns until a PORT_STATUS_UPDATE is repeated; the waits are those of a QP with the default attributes."""
-TICK_SHIFT = 7
-"""Timestamps are in ticks of 128 ns."""
+"""ns until a PORT_STATUS_UPDATE is repeated, by default: as long as a QP with the default attributes waits."""
 
 Answered = Callable[[int | None, int], None]
 """Called with the round-trip time in ns, None if no answer came in time, and now."""
@@ -43,8 +41,10 @@ class _Request:
 class EndpointOperations:
     """What one NIC asks of others, and answers to them."""
 
-    def __init__(self, nic: Nic) -> None:
+    def __init__(self, nic: Nic, answer_timeout: int) -> None:
+        """`answer_timeout`: ns until a PORT_STATUS_UPDATE is repeated for the first time."""
         self._nic = nic
+        self._answer_timeout = answer_timeout
         self._requests: dict[int, _Request] = {}
         self._next_id = 0
 
@@ -55,7 +55,7 @@ class EndpointOperations:
         for request_id, request in list(self._requests.items()):
             if request.peer is peer and request.op is EndpointOp.PORT_STATUS_UPDATE:
                 del self._requests[request_id]
-        times = RetryTimes(ANSWER_TIMEOUT)
+        times = RetryTimes(self._answer_timeout)
         self._ask(_Request(peer, EndpointOp.PORT_STATUS_UPDATE, None, now, now + times.next_wait(), times, None), now)
 
     def probe(self, peer: Peer, plane: int, ev: int, timeout: int, answered: Answered, now: int) -> None:
@@ -72,7 +72,10 @@ class EndpointOperations:
         if path is None:
             return  # no port of both ends is up; the timer comes back to it
         plane, ev = path
-        erth = ERTH(op=request.op, port_status_mask=self._nic.planes_up, tx_timestamp=now >> TICK_SHIFT & 0xFFFF)
+        wire = self._nic.wire
+        erth = ERTH(
+            op=request.op, port_status_mask=self._nic.planes_up, tx_timestamp=wire.timestamp(now), tsr=wire.tsr
+        )
         self._nic.send_control(
             plane,
             build_control(

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from nic_model.congestion import CongestionControl
-from nic_model.endpoint import EndpointOperations
+from nic_model.endpoint import ANSWER_TIMEOUT, EndpointOperations
 from nic_model.ev import EvEvent, EvProfile
 from nic_model.headers import ENDPOINT_DQPN
 from nic_model.packet import Frame, MalformedError, Wire, parse
@@ -68,8 +68,13 @@ class Nic:
         ev_profiles: dict[int, EvProfile] | None = None,
         wire: Wire | None = None,
         ev_listener: Callable[[EvEvent], None] | None = None,
+        first_qpn: int = FIRST_QPN,
+        answer_timeout: int = ANSWER_TIMEOUT,
     ) -> None:
-        """`congestion` makes the controller of a new QP from its cc_profile_id."""
+        """`congestion` makes the controller of a new QP from its cc_profile_id.
+
+        QPs are numbered from `first_qpn`. A PORT_STATUS_UPDATE is repeated `answer_timeout` ns later if need be.
+        """
         self.name = name
         self.paths = paths
         self.rng = rng
@@ -87,23 +92,36 @@ class Nic:
             Port(plane, port.address, port.mac, port.gateway) for plane, port in enumerate(paths.local(name).ports)
         ]
         self._addresses = frozenset(port.address for port in self.ports)
-        self.endpoint = EndpointOperations(self)
+        self.endpoint = EndpointOperations(self, answer_timeout)
         self.planes_up = (1 << len(self.ports)) - 1
         """Bit p is set if port p can send."""
         self._peers: dict[bytes, Peer] = {}
         self._queue_pairs: dict[int, QueuePair] = {}
+        self._next_qpn = first_qpn
         self._now = 0  # the newest time that the driver has told
 
     # ---- for the verbs -------------------------------------------------------------------------------
 
     def create_queue_pair(self, pd: PD, init_attr: QPInitAttr) -> QueuePair:
-        """A QP in RESET with the next free number."""
-        qpn = FIRST_QPN + len(self._queue_pairs)
+        """A QP in RESET with the next number; none is used twice."""
+        qpn = self._next_qpn
         if qpn > 0xFFFFFF:
             raise VerbsError("there are no QP numbers left")
         queue_pair = QueuePair(self, qpn, pd, init_attr)
         self._queue_pairs[qpn] = queue_pair
+        self._next_qpn += 1
         return queue_pair
+
+    def forget_queue_pair(self, queue_pair: QueuePair) -> None:
+        """A QP is closed: what still comes for it is refused. Twice is no error."""
+        if self._queue_pairs.pop(queue_pair.qpn, None) is None:
+            return
+        if queue_pair.enlisted:
+            for port in self.ports:
+                if queue_pair in port.ready:
+                    port.ready.remove(queue_pair)
+        if queue_pair.peer is not None:
+            queue_pair.peer.queue_pairs.remove(queue_pair)
 
     def enlist(self, queue_pair: QueuePair) -> None:
         """If the QP has a packet to send, let it wait for the port that the packet's EV names."""

@@ -63,8 +63,16 @@ class Wire:
     dscp: DscpPlan = field(default_factory=DscpPlan)
     hop_limit: int = 64
     pkey: int = 0xFFFF
+    tsr: int = 0
+    """Resolution of the timestamps sent: ticks of 128 ns (0), which wrap at 8.4 ms, or of 1 us (1), at 65.5 ms."""
+
+    def timestamp(self, now: int) -> int:
+        """`now` (ns) as a tx_timestamp of 16 bits."""
+        return now // _TSR_TICKS[self.tsr] & 0xFFFF
 
 
+_TSR_TICKS = (128, 1000)
+"""ns in a tick, by tsr (OCP MRC, TSETH)."""
 DEFAULT_WIRE = Wire()
 
 

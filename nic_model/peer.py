@@ -89,6 +89,10 @@ class Peer:
         plane = self._nic.rng.choice(planes)
         return plane, self._random_evs(plane, 1)[0]
 
+    def one_ev_per_plane(self) -> list[int]:
+        """A random path in each plane."""
+        return [self._random_evs(port.plane, 1)[0] for port in self._nic.ports]
+
     def _random_evs(self, plane: int, count: int) -> list[int]:
         rng = self._nic.rng
         if self._nic.srv6:

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from nic_model.endpoint import Answered
 from nic_model.ev import Ev, EvEvent, EvProfile, EvState
 from nic_model.headers import WRITE_OPCODES, Opcode
 from nic_model.packet import Packet, build_control
@@ -13,6 +14,7 @@ from nic_model.peer import Peer
 from nic_model.prober import PathProber
 from nic_model.requester import TIMEOUT_UNIT, Message, Requester
 from nic_model.responder import Responder
+from nic_model.reverse import ReverseEvs
 from nic_model.verbs import (
     MPR_UNIT,
     PD,
@@ -50,6 +52,7 @@ class QueuePair:
         self.responder: Responder | None = None
         self.peer: Peer | None = None
         self.prober: PathProber | None = None
+        self._reverse: ReverseEvs | None = None
         self._nic = nic
         self._pd = pd
         self._init_attr = init_attr
@@ -76,6 +79,9 @@ class QueuePair:
             raise VerbsError(f"QPAttr.dgid {attr.dgid.hex(':')} is no address that this NIC has a path to")
         self.peer.queue_pairs.append(self)
         self._dest_qpn = attr.dest_qp_num
+        self._probe_interval = (TIMEOUT_UNIT << attr.timeout) // PROBES_PER_TIMEOUT
+        evs = self.peer.one_ev_per_plane()
+        self._reverse = ReverseEvs(evs, self._probe_interval, self.peer.any_path, self._probe_path)
         self.responder = Responder(
             qpn=self.qpn,
             dest_qpn=self._dest_qpn,
@@ -96,7 +102,6 @@ class QueuePair:
     def to_rts(self, attr: QPAttr) -> None:
         self._require(QPState.RTR)
         evs = self._the_peer().spray(self._profile, self._on_ev_transition)
-        self._probe_interval = (TIMEOUT_UNIT << attr.timeout) // PROBES_PER_TIMEOUT
         self.prober = PathProber(evs, self._probe_interval, self._probe)
         self.requester = Requester(
             qpn=self.qpn,
@@ -136,6 +141,11 @@ class QueuePair:
         while self._receive_queue:
             wr_id = self._receive_queue.popleft().wr_id
             self._init_attr.rcq.add(WC(wr_id, WCStatus.WR_FLUSH_ERR, WCOpcode.RECV_RDMA_WITH_IMM, self.qpn))
+
+    def close(self) -> None:
+        """Flush what is outstanding and leave the NIC."""
+        self._fail(WCStatus.WR_FLUSH_ERR)
+        self._nic.forget_queue_pair(self)
 
     # ---- work ----------------------------------------------------------------------------------------
 
@@ -185,27 +195,36 @@ class QueuePair:
             return
         if packet.opcode in WRITE_OPCODES:
             self._nic.ports[port].payload_bytes += responder.on_data(packet)
+            if requester is None or not requester.in_flight:
+                self._reverse_evs().on_inbound(now)
         elif packet.opcode == Opcode.RELIABILITY_PROBE:
             responder.on_probe(packet, packet.probe)
         elif requester is None:
             return
         elif packet.opcode == Opcode.SACK:
-            requester.on_sack(packet.sack, packet.cc, now)
+            works = requester.on_sack(packet.sack, packet.cc, now)
+            if works is not None:
+                self._reverse_evs().confirm(works.plane, works.value)
         elif packet.opcode == Opcode.NACK:
             requester.on_nack(packet.nack, now)
         elif packet.opcode == Opcode.TRANSPORT_ACK:
             requester.on_transport_ack(packet.aeth, now)
 
-    def _answer(self, packet: Packet, opcode: Opcode, psn: int, extension: bytes) -> None:
-        """Control packets go back the way that their cause came, or through another port if that one is down."""
+    def _reverse_evs(self) -> ReverseEvs:
+        if self._reverse is None:
+            raise AssertionError("control packets are sent from RTR on")
+        return self._reverse
+
+    def _answer(self, opcode: Opcode, psn: int, extension: bytes) -> None:
+        """Control packets leave in the plane that their cause came in, or in another if that one is down."""
         nic, peer = self._nic, self._the_peer()
-        plane, ev = self._arrival_port, packet.ev
-        if not nic.planes_up >> plane & 1:
+        plane, ev = self._arrival_port, self._reverse_evs().ev(self._arrival_port)
+        if not self.planes_up >> plane & 1:
             path = peer.any_path()
             if path is None:
                 return
             plane, ev = path
-        encap = peer.encap(plane, peer.reply_ev(plane, ev))
+        encap = peer.encap(plane, ev)
         nic.send_control(plane, build_control(encap, opcode=opcode, dqpn=self._dest_qpn, psn=psn, extension=extension))
 
     # ---- paths ---------------------------------------------------------------------------------------
@@ -226,7 +245,10 @@ class QueuePair:
         def answered(rtt: int | None, at: int) -> None:
             outcome(rtt is not None, at)
 
-        self._nic.endpoint.probe(self._the_peer(), ev.plane, ev.value, self._probe_interval, answered, now)
+        self._probe_path(ev.plane, ev.value, answered, now)
+
+    def _probe_path(self, plane: int, ev: int, answered: Answered, now: int) -> None:
+        self._nic.endpoint.probe(self._the_peer(), plane, ev, self._probe_interval, answered, now)
 
     # ---- timers --------------------------------------------------------------------------------------
 

@@ -33,8 +33,6 @@ from nic_model.verbs import MPR_UNIT, SendWR, WCStatus, WROpcode
 
 TIMEOUT_UNIT = 1024
 """ns; a timeout of n is 1.024 us x 2^n (OCP MRC)."""
-TSETH_TICK_SHIFT = 7
-"""TSETH.tsr = 0: ticks of 128 ns."""
 QUEUE_GROWTH = 7
 """A queue grows by at most this much delay per time: eight senders on one link fill it so fast."""
 KNOWN_PATH_RTTS = 2
@@ -339,7 +337,7 @@ class Requester:
             rkey=wr.rkey,
             dma_len=len(message.payload),
             payload=message.payload[record.offset : record.offset + self._mtu],
-            tseth=(now >> TSETH_TICK_SHIFT & 0xFFFF, 0),
+            tseth=(self._wire.timestamp(now), self._wire.tsr),
             imm=wr.imm_data if self._brings_imm(message, index) else None,
             dscp=plan.trimmable_retx if retransmission else plan.trimmable,
             ecn=Ecn.ECT0,
@@ -347,12 +345,15 @@ class Requester:
 
     # ---- feedback ------------------------------------------------------------------------------------
 
-    def on_sack(self, sack: SETH, state: CCState, now: int) -> None:
-        """What arrived, what is missing, and how the path fared that the SACK's trigger took."""
+    def on_sack(self, sack: SETH, state: CCState, now: int) -> Ev | None:
+        """What arrived, what is missing, and how the path fared that the SACK's trigger took.
+
+        Returns the EV that the SACK shows to work, if it does.
+        """
         cack = unwrap(sack.cack_psn, self._cack, 24)
         if cack >= self._next_psn:
             self.counters.unexpected += 1
-            return
+            return None
         self.counters.sacks += 1
         trigger = None if sack.pr else self._records.get(cack + sack.ack_psn_offset)
         rtt = self._sample_rtt(trigger, state, now)
@@ -367,7 +368,7 @@ class Requester:
             record = self._records.get(base + bit.bit_length() - 1)
             if record is not None:
                 acked.append(self._acknowledge(record, now))
-        self._path_feedback(sack, now)
+        works = self._path_feedback(sack, now)
         newly = sum(record.size for record in acked)
         self._feed_congestion_control(newly, rtt, sack, state, now)
         if sack.mpr:  # Dynamic MPR: the responder says how far it looks ahead now
@@ -376,10 +377,11 @@ class Requester:
             self._restart_timer(now)
             self._find_overtaken(acked, cack, base, now)
         self._find_late(cack, base, now)
+        return works
 
     def _sample_rtt(self, trigger: Sent | None, state: CCState, now: int) -> int | None:
         """The full RTT is from the send record; the echoed 16-bit time only tells which transmission it was."""
-        if trigger is None or state.tx_timestamp != trigger.sent_at >> TSETH_TICK_SHIFT & 0xFFFF:
+        if trigger is None or state.tx_timestamp != self._wire.timestamp(trigger.sent_at):
             return None
         rtt = now - trigger.sent_at
         self._rtt.add(rtt)
@@ -394,22 +396,23 @@ class Requester:
         if state.restore_cwnd:
             control.on_restore()
 
-    def _path_feedback(self, sack: SETH, now: int) -> None:
+    def _path_feedback(self, sack: SETH, now: int) -> Ev | None:
         if sack.pr:
-            return
+            return None
         ev = self.evs.find(sack.entropy)
         if ev is None:
             self.counters.unexpected += 1
-            return
+            return None
         marked = sack.m == SackMark.SKIP_ONCE
         self.evs.on_ack(ev, marked, now)
         if sack.m == SackMark.NONE:
-            return
+            return ev
         self.counters.marks += 1
         if marked:
             self.evs.skip_once(ev, "ECN", now)
         else:
             self.evs.assume_bad(ev, "ALWAYS_SKIP", now)
+        return None
 
     def _acknowledge_through(self, cack: int, now: int) -> list[Sent]:
         acked = []
@@ -576,7 +579,8 @@ class Requester:
             probe_id=self._probe_id,
             spdcid=self._qpn & 0xFFFF,
             dpdcid=self._dest_qpn & 0xFFFF,
-            tx_timestamp=now >> TSETH_TICK_SHIFT & 0xFFFF,
+            tx_timestamp=self._wire.timestamp(now),
+            tsr=self._wire.tsr,
         )
         self._probe = (ev, probe)
 

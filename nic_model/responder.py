@@ -51,8 +51,8 @@ NAK_REMOTE_ACCESS = 0x62
 NAK_REMOTE_OPERATION = 0x64
 """AETH NAK codes 1, 2 and 4 (InfiniBand 9.7.5.2.8)."""
 
-SendControl = Callable[[Packet, Opcode, int, bytes], None]
-"""Answer a packet: (the packet, opcode, BTH PSN, extension header)."""
+SendControl = Callable[[Opcode, int, bytes], None]
+"""Send a control packet to the peer: (opcode, BTH PSN, extension header)."""
 
 
 @dataclass(slots=True)
@@ -151,7 +151,7 @@ class Responder:
             # A lost SACK or Transport ACK is made up for.
             self.counters.duplicates += 1
             self._sack(packet, psn, marked)
-            self._transport_ack(packet)
+            self._transport_ack()
             return 0
         if psn > max(self._right_edge, self._cack + self._mpr):
             self.counters.out_of_window += 1
@@ -171,7 +171,7 @@ class Responder:
         if packet.ack_req or packet.rtx or marked or self._since_sack > SACK_GEN_THRESHOLD:
             self._sack(packet, psn, marked)
         if done:
-            self._complete_messages(packet)
+            self._complete_messages()
         return placed
 
     def set_mpr(self, mpr: int) -> None:
@@ -204,13 +204,13 @@ class Responder:
             or message.rqmsn > self._rqmsn + self._max_wimm
             or message.received + len(packet.payload) > message.length
         ):
-            self._refuse(packet, NAK_INVALID_REQUEST, WCStatus.REM_INV_REQ_ERR)
+            self._refuse(NAK_INVALID_REQUEST, WCStatus.REM_INV_REQ_ERR)
             return 0, False
         if packet.payload:
             # The region's bounds are checked for every packet: each carries its own RETH (OCP MRC).
             memory = self._regions.find(packet.rkey, self._pd, packet.va, len(packet.payload), Access.REMOTE_WRITE)
             if memory is None:
-                self._refuse(packet, NAK_REMOTE_ACCESS, WCStatus.REM_ACCESS_ERR)
+                self._refuse(NAK_REMOTE_ACCESS, WCStatus.REM_ACCESS_ERR)
                 return 0, False
             memory[:] = packet.payload
             self.counters.payload_bytes += len(packet.payload)
@@ -219,18 +219,18 @@ class Responder:
         message.received += len(packet.payload)
         return len(packet.payload), message.complete
 
-    def _complete_messages(self, packet: Packet) -> None:
+    def _complete_messages(self) -> None:
         """Deliver what is complete in send order (RQMSN), and acknowledge it."""
         before = self._msn
         while (message := self._messages.get(self._msn + 1)) is not None and message.complete:
             if message.imm is not None and not self._deliver(message, message.imm):
                 # MRC has no RNR NAK: receives are posted beforehand, or the QP fails.
-                self._refuse(packet, NAK_REMOTE_OPERATION, WCStatus.REM_OP_ERR)
+                self._refuse(NAK_REMOTE_OPERATION, WCStatus.REM_OP_ERR)
                 return
             self._msn += 1
             del self._messages[self._msn]
         if self._msn > before:
-            self._transport_ack(packet)
+            self._transport_ack()
 
     def _deliver(self, message: _Message, imm: int) -> bool:
         if not self._receive_queue or message.rqmsn != self._rqmsn + 1:
@@ -246,7 +246,7 @@ class Responder:
     def on_probe(self, packet: Packet, probe: PETH) -> None:
         """A reliability probe: answer with the whole state, reliability and semantics."""
         self._sack(packet, self._max_psn, False, probe)
-        self._transport_ack(packet)
+        self._transport_ack()
 
     def _sack(self, packet: Packet, psn: int, marked: bool, probe: PETH | None = None) -> None:
         base = self._cack + 1
@@ -279,7 +279,7 @@ class Responder:
         self._right_edge = max(self._right_edge, self._cack + self._mpr)
         self._since_sack = 0
         self.counters.sacks += 1
-        self._send_control(packet, Opcode.SACK, self._cack & 0xFFFFFF, seth.pack() + state.pack())
+        self._send_control(Opcode.SACK, self._cack & 0xFFFFFF, seth.pack() + state.pack())
 
     def _nack(self, packet: Packet, reason: NackReason) -> None:
         neth = NETH(
@@ -291,17 +291,17 @@ class Responder:
             tx_timestamp=packet.tx_timestamp,
         )
         self.counters.nacks += 1
-        self._send_control(packet, Opcode.NACK, packet.psn, neth.pack())
+        self._send_control(Opcode.NACK, packet.psn, neth.pack())
 
-    def _transport_ack(self, packet: Packet, syndrome: int = ACK_SYNDROME) -> None:
+    def _transport_ack(self, syndrome: int = ACK_SYNDROME) -> None:
         self.counters.transport_acks += 1
         aeth = AETH(syndrome=syndrome, msn=self._msn & 0xFFFFFF)
-        self._send_control(packet, Opcode.TRANSPORT_ACK, self._cack & 0xFFFFFF, aeth.pack())
+        self._send_control(Opcode.TRANSPORT_ACK, self._cack & 0xFFFFFF, aeth.pack())
 
-    def _refuse(self, packet: Packet, syndrome: int, status: WCStatus) -> None:
+    def _refuse(self, syndrome: int, status: WCStatus) -> None:
         """A Transport NAK: the packet arrived, its message can't be done. The QP is in error (InfiniBand 9.9.3)."""
         self.counters.refused += 1
-        self._transport_ack(packet, syndrome)
+        self._transport_ack(syndrome)
         self._fail(status)
 
 

@@ -325,3 +325,7 @@ class QP:
     def post_recv(self, wr: RecvWR) -> None:
         """Queue a place for one incoming immediate."""
         self._core.post_recv(wr)
+
+    def close(self) -> None:
+        """Destroy: outstanding work requests are flushed, and nothing finds the QP any more."""
+        self._core.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
+from typing import Any
 
 from nic_model.congestion import FixedWindow
 from nic_model.ev import EvEvent, EvProfile
@@ -90,7 +91,7 @@ class BackToBack:
         window: int = 400_000,
         profile: EvProfile | None = None,
         sq_psn: int = 0xFFFFF0,  # wraps soon
-        **attr: int,
+        **attr: Any,
     ) -> None:
         profile = EvProfile(16, 8) if profile is None else profile
         self.now = 0

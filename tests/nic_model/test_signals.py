@@ -48,6 +48,11 @@ def data_by(pair: BackToBack, side: int) -> list[tuple[int, int, Packet]]:
     return [entry for entry in sent_by(pair, side) if entry[2].opcode <= Opcode.WRITE_ONLY_IMM]
 
 
+def endpoint_packets(pair: BackToBack, side: int) -> list[Packet]:
+    kinds = (Opcode.ENDPOINT_REQUEST, Opcode.ENDPOINT_RESPONSE)
+    return [packet for _, _, packet in sent_by(pair, side) if packet.opcode in kinds]
+
+
 def transitions(pair: BackToBack, side: int, new: EvState) -> list[tuple[int, int]]:
     return [(event.time, event.value) for event in pair.sides[side].events if event.new is new]
 
@@ -97,7 +102,7 @@ def test_a_short_packet_that_is_only_remarked_is_data() -> None:
     pair.write(source, target, length=3)
     pair.run()
     assert target.buf[:3] == source.buf[:3]
-    assert [p.opcode for _, _, p in sent_by(pair, 1)] == [Opcode.SACK, Opcode.TRANSPORT_ACK]
+    assert [p.opcode for _, _, p in sent_by(pair, 1) if p.dqpn != 2] == [Opcode.SACK, Opcode.TRANSPORT_ACK]
 
 
 def test_an_ecn_mark_makes_a_sack_at_once_and_the_path_rest_once() -> None:
@@ -134,13 +139,10 @@ def test_a_port_that_goes_down_is_announced_and_the_peer_leaves_it_until_it_retu
     pair.sides[1].nic.port_status(1, True, pair.now)
     pair.run()
     assert target.buf == source.buf
-    asked = [(now, p) for now, _, p in sent_by(pair, 1) if p.opcode == Opcode.ENDPOINT_REQUEST]
-    assert [(p.endpoint.op, p.endpoint.port_status_mask, p.dqpn) for _, p in asked] == [  # type: ignore[union-attr]
-        (EndpointOp.PORT_STATUS_UPDATE, 0b1101, 2),
-        (EndpointOp.PORT_STATUS_UPDATE, 0b1111, 2),
-    ]
-    answers = [p for _, _, p in sent_by(pair, 0) if p.opcode == Opcode.ENDPOINT_RESPONSE]
-    assert [p.psn for p in answers] == [p.psn for _, p in asked]
+    updates = [p for p in endpoint_packets(pair, 1) if p.endpoint.op == EndpointOp.PORT_STATUS_UPDATE]
+    assert [(p.endpoint.port_status_mask, p.dqpn) for p in updates] == [(0b1101, 2), (0b1111, 2)]  # type: ignore[union-attr]
+    answers = [p for p in endpoint_packets(pair, 0) if p.endpoint.op == EndpointOp.PORT_STATUS_UPDATE]
+    assert [(p.opcode, p.psn) for p in answers] == [(Opcode.ENDPOINT_RESPONSE, p.psn) for p in updates]
     heard = 60_000 + DELAY + 500
     while_down = Counter(plane for now, plane, _ in data_by(pair, 0) if heard < now < 120_000)
     after = Counter(plane for now, plane, _ in data_by(pair, 0) if now > 120_000 + DELAY + 500)
@@ -309,3 +311,39 @@ def test_qps_to_one_destination_share_a_window() -> None:
     pair.run()
     assert target.buf == source.buf
     assert len(a.completions()) == 2
+
+
+def test_control_packets_leave_a_reverse_path_that_died() -> None:
+    """The reverse EVs are probed while the QP only receives; an answer takes the dead one's place."""
+    dead: set[int] = set()
+
+    def reverse_path_dies(sender: int, _plane: int, frame: Frame, now: int) -> int | None:
+        packet = parse(frame)
+        if sender == 1 and not dead and now > 30_000 and packet.opcode == Opcode.SACK:
+            dead.add(packet.ev)
+        return None if sender == 1 and packet.ev in dead else DELAY
+
+    pair = BackToBack(reverse_path_dies)
+    source, target = filled(pair, 3000)
+    pair.write(source, target)
+    pair.run()
+    assert target.buf == source.buf
+    sacks = [(now, p.ev) for now, _, p in sent_by(pair, 1) if p.opcode == Opcode.SACK]
+    on_dead = [now for now, ev in sacks if ev in dead]
+    assert len(on_dead) > 1 and max(on_dead) < 200_000
+    probed = [p for _, _, p in sent_by(pair, 1) if p.opcode == Opcode.ENDPOINT_REQUEST]
+    assert {p.endpoint.op for p in probed} == {EndpointOp.EV_PROBE}
+    round_trips = pair.now // (2 * DELAY)
+    assert len(probed) <= round_trips + 1
+    requester = pair.sides[0].qp.core.requester
+    assert requester is not None and requester.counters.retransmissions == 0
+
+
+def test_with_traffic_both_ways_nothing_is_probed() -> None:
+    pair = BackToBack(constant_delay(DELAY))
+    source, target = filled(pair, 1000)
+    back, there = pair.region(1, 1000 * 4096), pair.region(0, 1000 * 4096)
+    pair.write(source, target)
+    pair.write(back, there, side=1)
+    pair.run(until=90_000)
+    assert not [p for side in (0, 1) for _, _, p in sent_by(pair, side) if p.opcode == Opcode.ENDPOINT_REQUEST]
