@@ -6,11 +6,39 @@ typedef bit<9> port_num_t;
 typedef bit<48> mac_addr_t;
 typedef bit<128> ipv6_addr_t;
 typedef bit<16> next_hop_id_t;
+typedef bit<16> group_id_t;
+typedef bit<3> queue_t;
+typedef bit<6> dscp_t;
+typedef bit<32> packets_t; // a number of packets in a queue
 
 const bit<16> ETHERTYPE_IPV6 = 0x86dd;
 const bit<8> PROTO_UDP = 17;
 const bit<8> PROTO_IPV6 = 41;
 const bit<8> PROTO_ROUTING = 43;
+
+const bit<32> PORTS = 512;
+const port_num_t CPU_PORT = 510; // BMv2: --cpu-port 510
+
+// Strict priority: a higher number is served first.
+const bit<32> QUEUES_PER_PORT = 8;
+const queue_t DATA_QUEUE = 0;
+const queue_t TRIM_QUEUE = 1;
+const queue_t CONTROL_QUEUE = 2;
+
+// What the controller gets with a packet that is punted to it.
+@controller_header("packet_in")
+header packet_in_h {
+    port_num_t ingress_port;
+    bit<7> pad;
+    bit<8> reason; // a DropReason
+}
+
+// What it sends along: the port that the packet leaves through.
+@controller_header("packet_out")
+header packet_out_h {
+    port_num_t egress_port;
+    bit<7> pad;
+}
 
 header ethernet_h {
     mac_addr_t dst_addr;
@@ -42,6 +70,10 @@ header srh_h {
     bit<16> tag;
 }
 
+const bit<2> ECN_ECT1 = 1; // RFC 3168 5
+const bit<2> ECN_ECT0 = 2;
+const bit<2> ECN_CE = 3;
+
 header udp_h {
     bit<16> src_port;
     bit<16> dst_port;
@@ -50,6 +82,8 @@ header udp_h {
 }
 
 struct headers_t {
+    packet_out_h packet_out;
+    packet_in_h packet_in;
     ethernet_h ethernet;
     ipv6_h ipv6;
     srh_h srh;
@@ -68,14 +102,26 @@ enum bit<8> DropReason {
     LAST_USID = 6, // own uN and argument 0: a switch of this fabric is never the last uSID
     DISCARD_ROUTE = 7, // a FIB entry says so
     NO_NEXT_HOP = 8, // the FIB names a next hop that is not there
-    MARTIAN = 9 // multicast source, multicast or link-local destination (RFC 4291 2.5.6, 2.7)
+    MARTIAN = 9, // multicast source, multicast or link-local destination (RFC 4291 2.5.6, 2.7)
+    GUARD = 10, // a host port's packet with a source not its own, or for a place outside its tenant
+    DATA_QUEUE_FULL = 11, // refused by the data queue, and not trimmable
+    TRIM_QUEUE_FULL = 12 // trimmed, here or before, and refused by the trim queue too
 }
 const bit<32> DROP_REASONS = 16;
-const bit<32> PORTS = 512;
-
 struct metadata_t {
     DropReason drop_reason;
+    ipv6_addr_t received_dst_addr; // before any shift: what a punted packet shows
     next_hop_id_t next_hop_id;
+    group_id_t group_id; // 0: no group, the next hop is known
+    bit<32> seed;
+    queue_t queue;
+    bool trimmable;
+    bool trim; // to be cut in egress
+    bool counted; // holds a place in `occupancy`, to be given back in egress
 }
+
+// Packets in each queue that has a limit, index port x 8 + queue. The ingress takes a place for a packet that it
+// admits, the egress gives it back; P4 owns the count, so that what a full queue refuses can be trimmed instead.
+register<packets_t>(PORTS * QUEUES_PER_PORT) occupancy;
 
 #endif

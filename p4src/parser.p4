@@ -1,4 +1,4 @@
-// Ethernet / IPv6 / [SRH] / [inner IPv6] / [UDP]. What follows is payload and never looked at.
+// [packet-out] / Ethernet / IPv6 / [SRH] / [inner IPv6] / [UDP]. What follows is payload and never looked at.
 #ifndef PARSER_P4
 #define PARSER_P4
 
@@ -7,6 +7,18 @@
 parser FabricParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
                     inout standard_metadata_t standard_metadata) {
     state start {
+        transition select(standard_metadata.ingress_port) {
+            CPU_PORT: parse_packet_out;
+            default: parse_ethernet;
+        }
+    }
+
+    state parse_packet_out {
+        packet.extract(hdr.packet_out);
+        transition parse_ethernet;
+    }
+
+    state parse_ethernet {
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ether_type) {
             ETHERTYPE_IPV6: parse_ipv6;
@@ -46,6 +58,7 @@ parser FabricParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
 
 control FabricDeparser(packet_out packet, in headers_t hdr) {
     apply {
+        packet.emit(hdr.packet_in);
         packet.emit(hdr.ethernet);
         packet.emit(hdr.ipv6);
         packet.emit(hdr.srh);

@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from finsy import P4Client
-from finsy.proto import p4r
 
-from controller.p4runtime import Pipeline
 from controller.topology import Control
 from switch_model.device import Device
 from switch_model.server import P4RuntimeServer
 
 DEVICE_ID = 1
 PORTS = range(8)
+CPU_PORT = 510
 TIMEOUT = 20.0
 """Seconds after which a switch that does not answer fails the test."""
 BMV2 = shutil.which("simple_switch_grpc")
@@ -40,32 +38,18 @@ class Target(ABC):
     async def receive(self) -> tuple[int, bytes]:
         """The next frame that came out, and of which port."""
 
-    async def counter(self, pipeline: Pipeline, name: str, index: int) -> tuple[int, int]:
-        """(packets, bytes) of one cell of an indirect counter."""
-        counter_id = pipeline.schema.counters[name].id
-        entry = p4r.CounterEntry(counter_id=counter_id, index=p4r.Index(index=index))
-        request = p4r.ReadRequest(device_id=DEVICE_ID, entities=[p4r.Entity(counter_entry=entry)])
-        client = P4Client(self.control.address)
-        await client.open()
-        try:
-            replies = [reply async for reply in client.request_iter(request)]
-        finally:
-            await client.close()
-        data = replies[0].entities[0].counter_entry.data
-        return data.packet_count, data.byte_count
-
 
 class Embedded(Target):
     """switch_model, in this process."""
 
     def __init__(self, device: Device, address: str) -> None:
         self.control = Control(address, DEVICE_ID)
-        self._device = device
+        self.device = device
         self._out: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
 
     async def send(self, port: int, frame: bytes) -> None:
-        out = self._device.ingress(port, (frame, b""), 0)
-        while out >= 0 and (left := self._device.dequeue(out, 0)) is not None:
+        out = self.device.ingress(port, (frame, b""), 0)
+        while out >= 0 and (left := self.device.dequeue(out, 0)) is not None:
             self._out.put_nowait((out, b"".join(left)))
 
     async def receive(self) -> tuple[int, bytes]:
@@ -117,7 +101,7 @@ async def bmv2() -> AsyncIterator[Target]:
         str(BMV2),
         *("--no-p4", "--device-id", str(DEVICE_ID), "--thrift-port", str(thrift), "--"),
         *("--grpc-server-addr", f"127.0.0.1:{p4runtime}", "--dp-grpc-server-addr", f"127.0.0.1:{dataplane}"),
-        *("--priority-queues", "8"),
+        *("--priority-queues", "8", "--cpu-port", str(CPU_PORT)),
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
     )

@@ -1,33 +1,23 @@
-"""uN (RFC 9800 4.1) on every target: the vectors of tests/vectors/un.json, byte for byte, and the drops' reasons."""
+"""uN (RFC 9800 4.1) on both targets: the vectors of tests/vectors/un.json, byte for byte, and the drops' reasons."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from finsy.p4schema import P4UpdateType
 from scapy.layers.inet import UDP
 from scapy.layers.inet6 import IPv6, IPv6ExtHdrSegmentRouting
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
-from controller.drop_reasons import DROP_REASONS
-from controller.p4runtime import Pipeline, SwitchClient
-from controller.plan import Entry
-from tests.dataplane.targets import BMV2, PORTS, Target, bmv2, embedded
+from tests.dataplane.harness import HOST_MAC, INGRESS_PORT, OWN_UN, ROUTER_MAC, Switch, basic, forwarded, marker
+from tests.dataplane.targets import PORTS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "un.json").read_text())
-INGRESS_PORT = 7
-ROUTER_MAC = "02:00:00:00:20:01"
-HOST_MAC = "02:01:00:00:e0:00"
-MARKER_PREFIX = "fd00:ffff::"
 DROP_REASON = {
     "zero-gap": "no_route",
     "zero-gap-far": "no_route",
@@ -43,31 +33,6 @@ DROP_REASON = {
 }
 
 
-def neighbour_mac(port: int) -> str:
-    return f"02:00:00:00:99:{port:02x}"
-
-
-def next_hop(port: int) -> Entry:
-    params = (("port", port), ("src_mac", ROUTER_MAC), ("dst_mac", neighbour_mac(port)))
-    return Entry("next_hop", (("next_hop_id", port + 1),), "forward", params)
-
-
-def route(prefix: str, port: int) -> Entry:
-    return Entry("fib", (("dst_addr", prefix),), "route_to", (("next_hop_id", port + 1),))
-
-
-def entries(routes: list[str]) -> list[Entry]:
-    """A switch with the vectors' own uN and these routes, route i to port i + 1; and a marker route to each port."""
-    station = (("ingress_port", INGRESS_PORT), ("dst_mac", ROUTER_MAC))
-    return [
-        *(next_hop(port) for port in PORTS),
-        *(route(f"{MARKER_PREFIX}{port:x}/128", port) for port in PORTS),
-        *(route(prefix, 1 + index) for index, prefix in enumerate(routes)),
-        Entry("my_sid", (("dst_addr", VECTORS["own"]),), "end_un", ()),
-        Entry("my_station", station, "admit_frame", ()),
-    ]
-
-
 def frame(vector: dict[str, Any]) -> bytes:
     """A frame with the vector's outer header; every other field has a value of its own."""
     header = IPv6(src="fd00::1", dst=vector["in_da"], hlim=vector["hop_limit"], tc=0x12, fl=0xABCDE)
@@ -81,66 +46,19 @@ def frame(vector: dict[str, Any]) -> bytes:
     return bytes(ethernet / header / (inner / udp if vector["next_header"] == 41 else udp))
 
 
-def marker(port: int) -> bytes:
-    return bytes(Ether(dst=ROUTER_MAC, src=HOST_MAC) / IPv6(src="fd00::1", dst=f"{MARKER_PREFIX}{port:x}") / UDP())
-
-
-def expected(vector: dict[str, Any], port: int) -> bytes:
-    """The same bytes but MACs, hop limit and destination address."""
-    sent = frame(vector)
-    macs = bytes.fromhex((neighbour_mac(port) + ROUTER_MAC).replace(":", ""))
-    destination = IPv6Address(vector["out_da"]).packed
-    return macs + sent[12:21] + bytes([vector["out_hop_limit"]]) + sent[22:38] + destination + sent[54:]
-
-
-@pytest_asyncio.fixture(loop_scope="module", scope="module", params=["embedded", "bmv2"])
-async def target(request: pytest.FixtureRequest) -> AsyncIterator[Target]:
-    if request.param == "bmv2" and BMV2 is None:
-        pytest.skip("no simple_switch_grpc on the PATH")
-    async with embedded() if request.param == "embedded" else bmv2() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def pipeline() -> Pipeline:
-    return Pipeline()
-
-
-async def program(target: Target, pipeline: Pipeline, written: list[Entry]) -> None:
-    async with SwitchClient(target.control, pipeline, 10) as client:
-        await client.become_primary(1)
-        await client.commit_pipeline()
-        assert await client.write(P4UpdateType.INSERT, written) == []
-
-
-async def outcome(target: Target, sent: bytes) -> list[tuple[int, bytes]]:
-    """What comes out for one frame. A marker follows it out of every port, so nothing is missed and none waits."""
-    await target.send(INGRESS_PORT, sent)
-    for port in PORTS:
-        await target.send(INGRESS_PORT, marker(port))
-    out, pending = [], set(PORTS)
-    while pending:
-        port, received = await target.receive()
-        if received[38:54] == IPv6Address(f"{MARKER_PREFIX}{port:x}").packed:
-            pending.remove(port)
-        else:
-            out.append((port, received))
-    return out
-
-
 @pytest.mark.parametrize("vector", VECTORS["vectors"], ids=lambda vector: vector["id"])
-async def test_vector(target: Target, pipeline: Pipeline, vector: dict[str, Any]) -> None:
-    await program(target, pipeline, entries(vector["routes"]))
+async def test_vector(switch: Switch, vector: dict[str, Any]) -> None:
+    assert VECTORS["own"] == OWN_UN
+    await switch.program(basic({prefix: 1 + index for index, prefix in enumerate(vector["routes"])}))
     sent = frame(vector)
-    out = await outcome(target, sent)
-    reasons = {name: await target.counter(pipeline, "drop_reasons", index) for index, name in enumerate(DROP_REASONS)}
-    dropped = {name: count for name, count in reasons.items() if count != (0, 0)}
+    out = await switch.exchange(sent)
     if vector["result"] == "forward":
-        assert out == [(1, expected(vector, 1))]
-        assert dropped == {}
+        assert out == [(1, forwarded(sent, 1, dst=vector["out_da"]))]
+        assert out[0][1][21] == vector["out_hop_limit"]
+        assert await switch.drops() == {}
     else:
         assert out == []
-        assert dropped == {DROP_REASON[vector["id"]]: (1, len(sent))}
+        assert await switch.drops() == {DROP_REASON[vector["id"]]: (1, len(sent))}
 
 
 @pytest.mark.parametrize(
@@ -154,30 +72,29 @@ async def test_vector(target: Target, pipeline: Pipeline, vector: dict[str, Any]
         ("martian", {38: 0xFE, 39: 0x80}),  # link-local destination
     ],
 )
-async def test_what_is_not_routed(target: Target, pipeline: Pipeline, reason: str, change: dict[int, int]) -> None:
-    await program(target, pipeline, entries(["fcbb:bbbb:2::/48", "::/0"]))
+async def test_what_is_not_routed(switch: Switch, reason: str, change: dict[int, int]) -> None:
+    await switch.program(basic({"fcbb:bbbb:2::/48": 1, "::/0": 2}))
     sent = bytearray(frame(VECTORS["vectors"][0]))
     for position, value in change.items():
         sent[position] = value
-    assert await outcome(target, bytes(sent)) == []
-    assert await target.counter(pipeline, "drop_reasons", DROP_REASONS.index(reason)) == (1, len(sent))
+    assert await switch.exchange(bytes(sent)) == []
+    assert await switch.drops() == {reason: (1, len(sent))}
 
 
 @pytest.mark.parametrize("length", [14, 20, 53, 54, 60, 93, 101])
-async def test_a_frame_that_ends_inside_its_headers_is_dropped(target: Target, pipeline: Pipeline, length: int) -> None:
-    await program(target, pipeline, entries(["fcbb:bbbb:2::/48"]))
+async def test_a_frame_that_ends_inside_its_headers_is_dropped(switch: Switch, length: int) -> None:
+    await switch.program(basic({"fcbb:bbbb:2::/48": 1}))
     sent = frame(VECTORS["vectors"][0])[:length]
-    assert await outcome(target, sent) == []
-    assert await target.counter(pipeline, "drop_reasons", DROP_REASONS.index("parser_error")) == (1, length)
+    assert await switch.exchange(sent) == []
+    assert await switch.drops() == {"parser_error": (1, length)}
 
 
-async def test_counters_of_ports_and_sids(target: Target, pipeline: Pipeline) -> None:
-    await program(target, pipeline, entries(["fcbb:bbbb:2::/48"]))
+async def test_counters_of_ports(switch: Switch) -> None:
+    await switch.program(basic({"fcbb:bbbb:2::/48": 1}))
     sent = frame(VECTORS["vectors"][0])
-    for _ in range(5):
-        await outcome(target, sent)
-    markers = 5 * len(PORTS)
+    assert len(await switch.exchange(sent, sent, sent)) == 3
     size = len(marker(0))
-    assert await target.counter(pipeline, "port_rx", INGRESS_PORT) == (5 + markers, 5 * len(sent) + markers * size)
-    assert await target.counter(pipeline, "port_tx", 1) == (5 + 5, 5 * len(sent) + 5 * size)
-    assert await target.counter(pipeline, "port_tx", 0) == (5, 5 * size)
+    assert await switch.counter("port_rx") == {INGRESS_PORT: (3 + len(PORTS), 3 * len(sent) + len(PORTS) * size)}
+    assert await switch.counter("port_tx") == {
+        port: (4, 3 * len(sent) + size) if port == 1 else (1, size) for port in PORTS
+    }
