@@ -14,7 +14,7 @@ from scapy.layers.l2 import Ether
 from controller.drop_reasons import DROP_REASONS
 from controller.p4runtime import Pipeline, SwitchClient
 from controller.plan import Entry
-from tests.dataplane.targets import CPU_PORT, DEVICE_ID, PORTS, Target
+from tests.dataplane.targets import DEVICE_ID, PORTS, Target
 
 INGRESS_PORT = 7
 ROUTER_MAC = "02:00:00:00:20:01"
