@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 
+from nic_model.ev_format import EvFormat, EvMode, GeneratedField, ProfileState
 from nic_model.packet import Encap
 
 
@@ -64,19 +65,33 @@ class Ev:
 
 @dataclass(frozen=True, slots=True)
 class EvProfile:
-    """How many EVs a QP uses, over all planes; each plane gets the same share.
+    """How many EVs a QP uses, over all planes, each with the same share, and where their values come from.
 
     `active` carry data in rotation and `backup` replace them. Where a plane has fewer paths than asked for,
     backups come first and at least one path is active. Below `min_active` active EVs none is given up any
     more; None means a quarter of the active ones.
+
+    AUTO: random paths. EXPLICIT: `explicit` lists (plane, EV) in the order of use. GENERATED: `generated` has
+    the fields of each plane, which make a 32-bit EV (STEV) or the outer destination address (SRV6_USID).
     """
 
     active: int = 128
     backup: int = 16
     min_active: int | None = None
     policy: SprayPolicy = SprayPolicy.MRC
+    mode: EvMode = EvMode.AUTO
+    format: EvFormat = EvFormat.STEV
+    explicit: tuple[tuple[int, int], ...] = ()
+    generated: tuple[tuple[GeneratedField, ...], ...] = ()
+    state: ProfileState = ProfileState.ONLINE
 
     def __post_init__(self) -> None:
+        if self.mode is EvMode.GENERATED:
+            if self.format not in (EvFormat.STEV, EvFormat.SRV6_USID):
+                raise ValueError(f"EVs of format {self.format.name} are not generated here")
+            for plane, fields in enumerate(self.generated):
+                if sum(field.width for field in fields) != self.format.value:
+                    raise ValueError(f"plane {plane}: the generated fields are not {self.format.value} bits wide")
         if self.active < 1 or self.backup < 0 or (self.min_active is not None and self.min_active < 1):
             raise ValueError(f"an EV profile needs active >= 1, backup >= 0, min_active >= 1: {self}")
 
@@ -212,10 +227,33 @@ class EvSet:
             self.active_count -= 1
         self._move(ev, EvState.ASSUMED_BAD, reason, now)
 
+    def deny(self, ev: Ev, reason: str, now: int) -> None:
+        """The administrator forbids the path: out of use, whatever the floor, until `allow`."""
+        if ev.state is EvState.DENIED:
+            return
+        ring, backups = self._rings[ev.plane], self._backups[ev.plane]
+        if ev in ring:
+            ring.remove(ev)
+            if backups:
+                ring.append(backups.popleft())
+                self.replaced[ev.plane] += 1
+            else:
+                self.active_count -= 1
+        elif ev in backups:
+            backups.remove(ev)
+        self._move(ev, EvState.DENIED, reason, now)
+
+    def allow(self, ev: Ev, reason: str, now: int) -> None:
+        """The administrator allows it again."""
+        if ev.state is EvState.DENIED:
+            self._return(ev, reason, now)
+
     def restore(self, ev: Ev, reason: str, now: int) -> None:
         """A retired EV works again: back into the rotation if its plane has a place free, else among the backups."""
-        if ev.state is not EvState.ASSUMED_BAD:
-            return
+        if ev.state is EvState.ASSUMED_BAD:
+            self._return(ev, reason, now)
+
+    def _return(self, ev: Ev, reason: str, now: int) -> None:
         ring = self._rings[ev.plane]
         if len(ring) < self._active_per_plane:
             ring.append(ev)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from nic_model.congestion import CongestionControl
@@ -22,7 +22,7 @@ from nic_model.ev import EvEvent, EvProfile
 from nic_model.headers import ENDPOINT_DQPN
 from nic_model.packet import Frame, MalformedError, Wire, parse
 from nic_model.paths import PathFile
-from nic_model.peer import Peer
+from nic_model.peer import Deny, Peer
 from nic_model.queue_pair import QueuePair
 from nic_model.responder import HostPenalty
 from nic_model.verbs import PD, QPInitAttr, Regions, VerbsError
@@ -95,6 +95,8 @@ class Nic:
         self.endpoint = EndpointOperations(self, answer_timeout)
         self.planes_up = (1 << len(self.ports)) - 1
         """Bit p is set if port p can send."""
+        self.denylist: list[Deny] = []
+        """What the administrator forbids; see `set_denylist`."""
         self._peers: dict[bytes, Peer] = {}
         self._queue_pairs: dict[int, QueuePair] = {}
         self._next_qpn = first_qpn
@@ -268,6 +270,17 @@ class Nic:
         # Every peer with a QP has to know, for what it sends to a port that is down is lost (OCP MRC).
         for peer in dict.fromkeys(qp.peer for qp in self._queue_pairs.values() if qp.peer is not None):
             self.endpoint.announce_ports(peer, now)
+
+    def set_denylist(self, rules: Iterable[Deny], now: int) -> None:
+        """Take a whole new denylist: what it forbids goes out of use at once, what it no longer does comes back."""
+        self._now = now
+        old, self.denylist = self.denylist, list(rules)
+        for queue_pair in self._queue_pairs.values():
+            for rule in old:
+                queue_pair.deny(rule, False, now)
+            for rule in self.denylist:
+                queue_pair.deny(rule, True, now)
+            self.enlist(queue_pair)
 
     def queue_pairs(self) -> list[QueuePair]:
         """All of them, by number."""

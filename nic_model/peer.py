@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nic_model.congestion import Window
 from nic_model.ev import Ev, EvListener, EvProfile, EvSet, SprayPolicy
+from nic_model.ev_format import EvFormat, EvMode, combinations, generate
 from nic_model.packet import Encap
 from nic_model.paths import srv6_ev
 from nic_model.spray import STATELESS, Spray
@@ -19,6 +21,19 @@ EV_PLANE_SHIFT = 29
 
 ENCAPS_KEPT = 4096
 """A peer chooses the EVs that are answered, and may not make us remember without end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """What a denylist forbids: a plane, or in it the paths over one T1 (`uplink`), or of those the ones to one row.
+
+    So a T1 is (plane, its number), a link between it and a remote T0 is (plane, its number, that T0's row), and a link
+    between it and the own T0 is the T1 itself, seen from here.
+    """
+
+    plane: int
+    uplink: int | None = None
+    row: int | None = None
 
 
 class Peer:
@@ -100,20 +115,47 @@ class Peer:
         return [plane << EV_PLANE_SHIFT | value for value in rng.sample(range(1 << EV_PLANE_SHIFT), count)]
 
     def spray(self, profile: EvProfile, listener: EvListener) -> Spray:
-        """Random paths inside each plane, the same number in each, without coordination between senders.
-
-        In ECMP mode switches hash and an EV is not known to be a path of its own, so there are as many as asked for.
-        """
+        """The EVs of a new QP: the same number in each plane, without coordination between senders."""
         planes = len(self._nic.ports)
-        paths = self._template.paths if self._nic.srv6 else profile.active + profile.backup
-        active_count, backup_count = profile.per_plane(planes, paths)
         active: list[Ev] = []
         backup: list[Ev] = []
         for plane in range(planes):
-            values = self._random_evs(plane, active_count + backup_count)
-            evs = [Ev(plane, value, self.encap(plane, value)) for value in values]
-            active += evs[:active_count]
-            backup += evs[active_count:]
+            evs = self._candidates(profile, plane)
+            count, _ = profile.per_plane(planes, len(evs))
+            active += evs[:count]
+            backup += evs[count:]
         if profile.policy is SprayPolicy.MRC:
             return EvSet(planes, active, backup, profile.min_active, listener)
         return STATELESS[profile.policy](active + backup, self._nic.rng, planes)
+
+    def _candidates(self, profile: EvProfile, plane: int) -> list[Ev]:
+        """The EVs that a QP gets in one plane, those to be active first."""
+        if profile.mode is EvMode.EXPLICIT:
+            values = [value for at, value in profile.explicit if at == plane]
+        elif profile.mode is EvMode.GENERATED:
+            return self._generated(profile, plane)
+        else:
+            # In ECMP mode switches hash and an EV is not known to be a path of its own: as many as asked for.
+            paths = self._template.paths if self._nic.srv6 else profile.active + profile.backup
+            values = self._random_evs(plane, sum(profile.per_plane(len(self._nic.ports), paths)))
+        return [Ev(plane, value, self.encap(plane, value)) for value in values]
+
+    def _generated(self, profile: EvProfile, plane: int) -> list[Ev]:
+        fields = profile.generated[plane]
+        count = combinations(fields)
+        chosen = self._nic.rng.sample(range(count), sum(profile.per_plane(len(self._nic.ports), count)))
+        if profile.format is EvFormat.STEV:
+            values = [generate(fields, number) for number in chosen]
+            return [Ev(plane, value, self.encap(plane, value)) for value in values]
+        evs = []
+        for number in chosen:  # the number stands for the path where an EV has 32 bits
+            value = srv6_ev(plane, number)
+            outer_dst = generate(fields, number).to_bytes(16, "big")
+            evs.append(Ev(plane, value, replace(self.encap(plane, value), outer_dst=outer_dst)))
+        return evs
+
+    def denies(self, ev: Ev, rule: Deny) -> bool:
+        """Does a denylist's rule cover this path to the peer?"""
+        if ev.plane != rule.plane or (rule.row is not None and rule.row != self._template.row):
+            return False
+        return rule.uplink is None or (ev.value >> 19 & 0x3FF) == rule.uplink

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from nic_model.endpoint import Answered
 from nic_model.ev import Ev, EvEvent, EvProfile, EvState
+from nic_model.ev_format import ProfileState
 from nic_model.headers import WRITE_OPCODES, Opcode
 from nic_model.packet import Packet, build_control
-from nic_model.peer import Peer
+from nic_model.peer import Deny, Peer
 from nic_model.prober import PathProber
 from nic_model.requester import TIMEOUT_UNIT, Message, Requester
 from nic_model.responder import Responder
@@ -67,8 +68,8 @@ class QueuePair:
     def to_init(self, attr: QPAttr) -> None:
         self._require(QPState.RESET)
         profile = self._nic.ev_profiles.get(attr.ev_profile_id)
-        if profile is None:
-            raise VerbsError(f"the NIC has no EV profile {attr.ev_profile_id}")
+        if profile is None or profile.state is not ProfileState.ONLINE:
+            raise VerbsError(f"the NIC has no EV profile {attr.ev_profile_id} that is ONLINE")
         self._profile = profile
         self.state = QPState.INIT
 
@@ -120,6 +121,18 @@ class QueuePair:
             fail=self._fail,
         )
         self.state = QPState.RTS
+        for rule in self._nic.denylist:
+            self.deny(rule, True, 0)
+
+    def deny(self, rule: Deny, denied: bool, now: int) -> None:
+        """Forbid the paths that a rule covers, or allow them again."""
+        requester, peer = self.requester, self.peer
+        if requester is None or peer is None:
+            return
+        for ev in requester.evs:
+            if peer.denies(ev, rule):
+                change = requester.evs.deny if denied else requester.evs.allow
+                change(ev, "denylist", now)
 
     def _require(self, state: QPState) -> None:
         if self.state is not state:

@@ -55,6 +55,14 @@ class Spray(Protocol):
         """A path that was given up works again."""
         ...
 
+    def deny(self, ev: Ev, reason: str, now: int) -> None:
+        """The administrator forbids the path."""
+        ...
+
+    def allow(self, ev: Ev, reason: str, now: int) -> None:
+        """The administrator allows it again."""
+        ...
+
     def on_timeout(self, now: int) -> None:
         """Nothing was heard for an ACK timeout."""
         ...
@@ -109,6 +117,12 @@ class _Stateless:
         """No EV state."""
 
     def restore(self, ev: Ev, reason: str, now: int) -> None:
+        """No EV state."""
+
+    def deny(self, ev: Ev, reason: str, now: int) -> None:
+        """No EV state."""
+
+    def allow(self, ev: Ev, reason: str, now: int) -> None:
         """No EV state."""
 
     def on_timeout(self, now: int) -> None:

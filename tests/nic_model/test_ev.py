@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from nic_model.ev import Ev, EvProfile, EvSet, EvState
+from nic_model.ev_format import EvFormat, EvMode, GeneratedField
 from nic_model.packet import Encap
 from nic_model.paths import srv6_ev
 
@@ -176,3 +177,27 @@ def test_transitions_are_reported() -> None:
         (20, 7, EvState.SKIP, EvState.GOOD, "skipped once"),
         (30, 7, EvState.GOOD, EvState.ASSUMED_BAD, "ACK timer"),
     ]
+
+
+def test_denied_paths_are_out_of_use_below_the_floor_too_and_come_back() -> None:
+    evs = make_set(active=2, backup=1)
+    for ev in list(evs):
+        if ev.plane == 1:
+            evs.deny(ev, "denylist", 0)
+    assert {take(evs).plane for _ in range(60)} == {0, 2, 3}
+    for ev in list(evs):
+        evs.deny(ev, "denylist", 0)
+    assert evs.upcoming(ALL_UP, 0) is None
+    for ev in list(evs):
+        evs.assume_bad(ev, "loss", 0)  # what is denied stays denied
+        evs.allow(ev, "denylist", 0)
+    assert evs.active_count == 8 and len({take(evs) for _ in range(64)}) == 8
+
+
+def test_profiles_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ValueError, match="not 128 bits wide"):
+        EvProfile(mode=EvMode.GENERATED, format=EvFormat.SRV6_USID, generated=((GeneratedField(32),),))
+    with pytest.raises(ValueError, match="UDP_PORT are not generated"):
+        EvProfile(mode=EvMode.GENERATED, format=EvFormat.UDP_PORT)
+    with pytest.raises(ValueError, match="active >= 1"):
+        EvProfile(active=0)

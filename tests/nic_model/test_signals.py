@@ -8,8 +8,11 @@ from collections import Counter
 import pytest
 
 from nic_model.ev import EvProfile, EvState
+from nic_model.ev_format import EvFormat, EvMode, GeneratedField, generate
 from nic_model.headers import EndpointOp, NackReason, Opcode
 from nic_model.packet import Frame, Packet, parse
+from nic_model.paths import srv6_ev
+from nic_model.peer import Deny
 from nic_model.verbs import MR, QP, SGE, QPAttr, QPInitAttr, SendWR, WROpcode
 from tests.nic_model.back_to_back import PLANES, SERIALISE, BackToBack, constant_delay
 
@@ -347,3 +350,55 @@ def test_with_traffic_both_ways_nothing_is_probed() -> None:
     pair.write(back, there, side=1)
     pair.run(until=90_000)
     assert not [p for side in (0, 1) for _, _, p in sent_by(pair, side) if p.opcode == Opcode.ENDPOINT_REQUEST]
+
+
+def used(pair: BackToBack, since: int = 0) -> set[tuple[int, int]]:
+    """(plane, uplink) of the data packets of side 0."""
+    return {(p.ev >> 29, p.ev >> 19 & 0x3FF) for now, _, p in data_by(pair, 0) if now >= since}
+
+
+def test_explicit_evs_are_used_and_no_others() -> None:
+    paths = [(plane, uplink) for plane in range(PLANES) for uplink in (1, 5)]
+    profile = EvProfile(8, 0, mode=EvMode.EXPLICIT, explicit=tuple((p, srv6_ev(p, u)) for p, u in paths))
+    pair = BackToBack(constant_delay(DELAY), profile=profile)
+    source, target = filled(pair, 100)
+    pair.write(source, target)
+    pair.run()
+    assert target.buf == source.buf and used(pair) == set(paths)
+
+
+def test_generated_srv6_evs_make_the_outer_address() -> None:
+    def fields(plane: int) -> tuple[GeneratedField, ...]:
+        values = [0x2000 | plane << 10, 0x4000 | plane << 10, 0x2001 | plane << 10, 0xE000 | plane << 10]
+        usids = [GeneratedField(16, value) for value in values]
+        usids[1] = GeneratedField(16, values[1], max=7, mask=7)
+        return (GeneratedField(32, 0xFCBBBBBB), *usids, GeneratedField(32))
+
+    generated = tuple(fields(plane) for plane in range(PLANES))
+    profile = EvProfile(16, 0, mode=EvMode.GENERATED, format=EvFormat.SRV6_USID, generated=generated)
+    pair = BackToBack(constant_delay(DELAY), profile=profile)
+    source, target = filled(pair, 100)
+    pair.write(source, target)
+    pair.run()
+    assert target.buf == source.buf
+    for _, plane, packet in data_by(pair, 0):
+        uplink = packet.ev >> 19 & 0x3FF
+        assert packet.outer_dst == generate(generated[plane], uplink).to_bytes(16, "big")
+
+
+def test_a_denylist_forbids_a_plane_a_t1_and_a_remote_link() -> None:
+    pair = BackToBack(constant_delay(DELAY), profile=EvProfile(32, 0))
+    source, target = filled(pair, 4000)
+    pair.write(source, target)
+    pair.run(until=50_000)
+    assert len(used(pair)) == 32
+    rules = [Deny(0), Deny(1, 3), Deny(2, 4, row=1), Deny(3, 5, row=0)]
+    pair.sides[0].nic.set_denylist(rules, pair.now)
+    pair.run(until=100_000)
+    everything = {(plane, uplink) for plane in range(PLANES) for uplink in range(8)}
+    allowed = {path for path in everything if path[0] != 0} - {(1, 3), (2, 4)}
+    assert used(pair, since=50_001) == allowed
+    pair.sides[0].nic.set_denylist([], pair.now)
+    pair.run()
+    assert target.buf == source.buf and used(pair, since=110_000) == everything
+    assert transitions(pair, 0, EvState.ASSUMED_BAD) == []
