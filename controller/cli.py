@@ -20,6 +20,7 @@ from controller.p4runtime import PIPELINE_DIR, Pipeline
 from controller.path_files import write_path_files
 from controller.plan import Difference, entries
 from controller.push import DEFAULT_ELECTION_ID, DEFAULT_TIMEOUT, PushResult, VerifyResult, push, verify
+from controller.tenants import Tenant
 from controller.topology import SwitchSpec, Topology, UnknownNodeError, preset_names, preset_text
 from controller.topology_checks import check_pushable
 from controller.yaml_file import FileError
@@ -102,7 +103,7 @@ def routes_plan(
     switch: Annotated[str | None, typer.Option(metavar="NAME", help="Only this switch's entries.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line and entry.")] = False,
     paths: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Also write the NICs' path files, one per row.")
+        Path | None, typer.Option(metavar="DIR", help="Also write the NICs' path files, one per tenant and row.")
     ] = None,
 ) -> None:
     """Print the entries that the switches are to have, one per line. Nothing is sent.
@@ -246,6 +247,7 @@ def _print_grouped(reasons: Iterable[tuple[str, str]]) -> None:
 
 def _summary(topo: Topology) -> Table:
     table = Table(title=topo.name, show_header=False)
+    model, queues = topo.model, topo.model.queues
     local, cross = topo.planes, topo.planes * topo.t1_per_plane
     for what, value in (
         ("planes", f"{topo.planes}"),
@@ -254,12 +256,26 @@ def _summary(topo: Topology) -> Table:
         ("NICs", f"{topo.nic_count} with {topo.planes} ports, {topo.rows} rows of {topo.nics_per_row}"),
         ("links", f"{topo.planes * topo.nic_count} NIC-T0, {topo.planes * topo.rows * topo.t1_per_plane} T0-T1"),
         ("paths", f"{local} between NICs of a row, {cross} to other rows"),
-        ("block", f"{topo.block}"),
-        ("NIC ports", f"{topo.model.nic_prefix}, rows {topo.row_prefix(0)} .. {topo.row_prefix(topo.rows - 1)}"),
-        ("switches", f"{topo.model.switch_prefix}, P4Runtime at {topo.model.control.address}"),
+        ("mode", f"{topo.mode}, SR-domain guard {'on' if model.guard else 'off'}"),
+        *(("tenant", f"{tenant.name}: {tenant.block}, {_nic_ranges(tenant)}") for tenant in topo.tenants),
+        ("NIC ports", f"{model.nic_prefix}, rows {topo.row_prefix(0)} .. {topo.row_prefix(topo.rows - 1)}"),
+        ("switches", f"{model.switch_prefix}, P4Runtime at {model.control.address}"),
+        (
+            "queues",
+            f"data {queues.data_packets} packets, trims {queues.trim_packets}; "
+            f"marks from {queues.mark_from} to {queues.mark_to}",
+        ),
+        ("trim size", f"{model.trim_size} bytes"),
+        ("DSCP", ", ".join(f"{role} {value}" for role, value in model.dscp)),
     ):
         table.add_row(what, value)
     return table
+
+
+def _nic_ranges(tenant: Tenant) -> str:
+    return ", ".join(
+        f"nic{nics.start}" if len(nics) == 1 else f"nic{nics.start}..{nics.stop - 1}" for nics in tenant.nics
+    )
 
 
 def _switch_table(topo: Topology) -> Table:
@@ -271,10 +287,10 @@ def _switch_table(topo: Topology) -> Table:
 
 
 def _nic_table(topo: Topology) -> Table:
-    table = Table("NIC", "port", "uSID", "address", "MAC", title="NIC ports")
+    table = Table("NIC", "tenant", "port", "uSID", "address", "MAC", title="NIC ports")
     for nic in topo.nics():
         for port in nic.ports:
-            table.add_row(nic.name, str(port.plane), f"{port.usid:04x}", str(port.address), port.mac)
+            table.add_row(nic.name, nic.tenant, str(port.plane), f"{port.usid:04x}", str(port.address), port.mac)
     return table
 
 

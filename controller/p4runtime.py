@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from finsy import GRPCStatusCode, P4Client, P4ClientError, P4Schema, P4TableAction, P4TableEntry, P4TableMatch
-from finsy.p4schema import P4ConfigAction, P4ConfigResponseType, P4UpdateType
+from finsy import (
+    GRPCStatusCode,
+    P4Client,
+    P4ClientError,
+    P4IndirectAction,
+    P4Schema,
+    P4TableAction,
+    P4TableEntry,
+    P4TableMatch,
+)
+from finsy.p4schema import P4ConfigAction, P4ConfigResponseType, P4Table, P4UpdateType
 from finsy.proto import U128, p4i, p4r
 from google.protobuf import text_format
 
-from controller.plan import Entry, Value, address_text
-from controller.topology import Control
+from controller.plan import Entry, Fields, Member, Value, action_set
+from controller.topology import Control, address_text
 from controller.yaml_file import FileError
 
 PIPELINE_DIR = Path(__file__).parents[1] / "p4src" / "build"
@@ -43,26 +53,46 @@ class Pipeline:
         self.config = self.schema.get_pipeline_config()
         self.cookie = self.schema.p4cookie
 
+    def check_fits(self, planned: Iterable[Entry]) -> None:
+        """Raises SwitchError if a table of the program has no room for its part of a plan."""
+        for table, count in Counter(entry.table for entry in planned).items():
+            size = self.schema.tables[table].size
+            if count > size:
+                raise SwitchError(f"the plan has {count} entries for {table}, which has room for {size}")
+
     def encode(self, entry: Entry) -> p4r.Entity:
         """An entry as a P4Runtime message."""
-        action = P4TableAction(entry.action, **dict(entry.params))
+        action: P4TableAction | P4IndirectAction
+        if entry.members:
+            action = P4IndirectAction(
+                [(member.weight, P4TableAction(member.action, **dict(member.params))) for member in entry.members]
+            )
+        else:
+            action = P4TableAction(entry.action, **dict(entry.params))
         return P4TableEntry(entry.table, match=P4TableMatch(entry.match), action=action).encode(self.schema)
 
     def decode(self, entity: p4r.Entity) -> Entry:
         """An entry from the message that a switch answers with; tables of this program have exact and lpm keys."""
         message = entity.table_entry
         table = self.schema.tables[message.table_id]
-        action = table.actions[message.action.action.action_id]
-        match = {field.field_id: field for field in message.match}
-        params = {param.param_id: param for param in message.action.action.params}
-        return Entry(
-            table.alias,
-            tuple(
-                (key.alias, _match_value(match[key.id], key.bitwidth)) for key in table.match_fields if key.id in match
-            ),
-            action.alias,
-            tuple((param.name, _value(params[param.id].value, param.bitwidth)) for param in action.params),
+        fields = {field.field_id: field for field in message.match}
+        match = tuple(
+            (key.alias, _match_value(fields[key.id], key.bitwidth)) for key in table.match_fields if key.id in fields
         )
+        if message.action.HasField("action_profile_action_set"):
+            # A switch may tell a weight as so many members, and the members in any order.
+            chosen = message.action.action_profile_action_set.action_profile_actions
+            return action_set(
+                table.alias, match, (Member(*_call(table, one.action), weight=one.weight) for one in chosen)
+            )
+        return Entry(table.alias, match, *_call(table, message.action.action))
+
+
+def _call(table: P4Table, message: p4r.Action) -> tuple[str, Fields]:
+    """The name of an action and its parameters."""
+    action = table.actions[message.action_id]
+    params = {param.param_id: param for param in message.params}
+    return action.alias, tuple((param.name, _value(params[param.id].value, param.bitwidth)) for param in action.params)
 
 
 def _match_value(field: p4r.FieldMatch, bits: int) -> Value:
@@ -96,7 +126,7 @@ class Refusal(NamedTuple):
 
 
 class SwitchClient:
-    """A connection to one switch. Whatever is asked, an answer or a SwitchError comes within `timeout` seconds."""
+    """A connection to one switch. It answers, or there is a SwitchError, within `timeout` seconds."""
 
     def __init__(self, control: Control, pipeline: Pipeline, timeout: float) -> None:
         self._address, self._device_id = control
@@ -187,6 +217,29 @@ class SwitchClient:
                 ]
         return []
 
+    async def send_packet(self, message: p4r.StreamMessageRequest) -> None:
+        """Send a packet-out. Only the primary may."""
+        async with self._one_line_errors():
+            await self._client.send(message)
+
+    async def next_packet(self) -> p4r.StreamMessageResponse:
+        """The next packet-in, which only the primary gets; waits for as long as it takes.
+
+        Raises SwitchError if there will be none because another controller is primary, and if the switch refused a
+        packet-out.
+        """
+        async with self._one_line_errors(limited=False):
+            while True:
+                message = await self._receive()
+                if message.HasField("packet"):
+                    return message
+                if message.HasField("error"):
+                    error = message.error
+                    raise SwitchError(f"packet-out: {_reason(GRPCStatusCode(error.canonical_code), error.message)}")
+                if message.HasField("arbitration") and message.arbitration.status.code != GRPCStatusCode.OK:
+                    winner = U128.decode(message.arbitration.election_id)
+                    raise SwitchError(f"not primary any more: a controller with election id {winner} is")
+
     async def _arbitrate(self, election_id: int) -> p4r.MasterArbitrationUpdate:
         await self._client.send(
             p4r.StreamMessageRequest(
@@ -194,17 +247,20 @@ class SwitchClient:
             )
         )
         while True:
-            try:
-                answer = await self._client.receive()
-            except RuntimeError:  # finsy's word for a stream that the server ends without a status
-                raise SwitchError(f"{self._address} closed the stream") from None
+            answer = await self._receive()
             if answer.HasField("arbitration"):
                 return answer.arbitration
 
-    @asynccontextmanager
-    async def _one_line_errors(self) -> AsyncIterator[None]:
+    async def _receive(self) -> p4r.StreamMessageResponse:
         try:
-            async with asyncio.timeout(self._timeout):
+            return await self._client.receive()
+        except RuntimeError:  # finsy's word for a stream that the server ends without a status
+            raise SwitchError(f"{self._address} closed the stream") from None
+
+    @asynccontextmanager
+    async def _one_line_errors(self, *, limited: bool = True) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(self._timeout if limited else None):
                 yield
         except TimeoutError:
             raise SwitchError(f"no answer from {self._address} within {self._timeout:g} s") from None

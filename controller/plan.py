@@ -1,24 +1,59 @@
-"""What each switch's tables must hold: the static routes of both modes, SRv6 and ECMP.
+"""What each switch's tables must hold: the static routes of both modes, and how its ports treat packets.
 
-|    | my_sid     | fib, uSIDs (/48)                          | fib, addresses                            |
-|----|------------|-------------------------------------------|-------------------------------------------|
-| T0 | its own uN | each T1 -> its uplink, each NIC -> its downlink | each of its NICs' ports (/128) -> its downlink |
-| T1 | its own uN | each T0 -> its downlink                      | each row (/64) -> its downlink               |
+Routes (fib; my_sid has the switch's own uN in each of the same blocks):
+
+|                        | T0                                               | T1                                   |
+|------------------------|--------------------------------------------------|--------------------------------------|
+| blocks                 | of the tenants that have NICs in its row         | of all tenants                       |
+| uSIDs (/48) in each    | each T1 -> uplink, the tenant's NICs -> downlink | T0s of the tenant's rows -> downlink |
+| own NICs' ports (/128) | -> downlink                                      | none                                 |
+| rows (/64)             | other rows -> group of all uplinks               | each row -> downlink                 |
 
 There is one next hop per port and its id is the port's number, so that 0, what the pipeline starts from, is none.
+A uN path has one next hop per uSID; the group is for plain IPv6, in ECMP mode.
 """
 
 from __future__ import annotations
 
-import socket
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from controller.topology import SwitchPort, SwitchSpec, Topology
+from controller.drop_reasons import DROP_REASONS
+from controller.tenants import Tenant
+from controller.topology import SwitchPort, SwitchSpec, Topology, address_text
 
-TABLES = ("next_hop", "fib", "my_sid", "my_station")
-"""In the order of writing: what is named first, and last what admits traffic. Deleting goes the other way."""
+TABLES = (
+    "next_hop",
+    "ecmp_group",
+    "fib",
+    "my_sid",
+    "traffic_class",
+    "queue_limits",
+    "port_role",
+    "punt",
+    "guard",
+    "host_port",
+    "my_station",
+)
+"""In the order of writing: what is named before what names it, last what admits traffic. Deleting goes backwards."""
+
+UPLINKS_GROUP = 1
+"""The id of a T0's group of all uplinks; 0 is what the pipeline starts from."""
+
+DATA_QUEUE, TRIM_QUEUE, CONTROL_QUEUE = range(3)
+"""As p4src/headers.p4 has them; a higher number is served first."""
+
+_TRAFFIC_CLASSES = (
+    ("no_trim", DATA_QUEUE, False),
+    ("trimmable", DATA_QUEUE, True),
+    ("trimmable_retx", DATA_QUEUE, True),
+    ("trimmed", TRIM_QUEUE, False),
+    ("trimmed_lasthop", TRIM_QUEUE, False),
+    ("control", CONTROL_QUEUE, False),
+)
+"""(role of the DSCP, queue, trimmable)."""
 
 Value = int | str
 """A number, or the text of an IPv6 address, an IPv6 prefix or a MAC address in its canonical form."""
@@ -26,13 +61,29 @@ Value = int | str
 Fields = tuple[tuple[str, Value], ...]
 
 
+class Member(NamedTuple):
+    """One action of an action set. It gets `weight` of the flows, out of the sum over the set."""
+
+    action: str
+    params: Fields
+    weight: int = 1
+
+    def __str__(self) -> str:
+        text = _call(self.action, self.params)
+        return text if self.weight == 1 else f"{self.weight} x {text}"
+
+
 class Entry(NamedTuple):
-    """A table entry, by the names of P4Info. `match` and `params` are in P4Info's order."""
+    """A table entry, by the names of P4Info. `match` and `params` are in P4Info's order.
+
+    In a table with an action selector `members` is its one-shot action set, and `action` is empty.
+    """
 
     table: str
     match: Fields
     action: str
     params: Fields
+    members: tuple[Member, ...] = ()
 
     @property
     def key(self) -> tuple[str, Fields]:
@@ -41,9 +92,10 @@ class Entry(NamedTuple):
 
     @property
     def action_text(self) -> str:
-        """The action with its parameters: `route_to(next_hop_id=3)`."""
-        params = ", ".join(f"{name}={value}" for name, value in self.params)
-        return f"{self.action}({params})"
+        """The action with its parameters: `route_to(next_hop_id=3)`, or the action set in braces."""
+        if self.members:
+            return "{" + ", ".join(map(str, self.members)) + "}"
+        return _call(self.action, self.params)
 
     def __str__(self) -> str:
         match = " ".join(f"{name}={value}" for name, value in self.match)
@@ -51,12 +103,23 @@ class Entry(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """The entry as JSON data."""
-        return {
-            "table": self.table,
-            "match": dict(self.match),
-            "action": self.action,
-            "params": dict(self.params),
-        }
+        data: dict[str, Any] = {"table": self.table, "match": dict(self.match)}
+        if self.members:
+            data["members"] = [
+                {"action": member.action, "params": dict(member.params), "weight": member.weight}
+                for member in self.members
+            ]
+        else:
+            data |= {"action": self.action, "params": dict(self.params)}
+        return data
+
+
+def action_set(table: str, match: Fields, members: Iterable[Member]) -> Entry:
+    """An entry with an action set in its normal form: sorted, each action once with its whole weight."""
+    weights: Counter[tuple[str, Fields]] = Counter()
+    for member in members:
+        weights[member.action, member.params] += member.weight
+    return Entry(table, match, "", (), tuple(Member(*call, weights[call]) for call in sorted(weights)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +134,6 @@ class Difference:
 
     def __bool__(self) -> bool:
         return bool(self.missing or self.extra or self.changed)
-
-
-def entries(topo: Topology, switch: SwitchSpec) -> Iterator[Entry]:
-    """The entries of one switch: by table in the order of TABLES, then by port, uSIDs before addresses."""
-    ports = list(topo.ports(switch))
-    for port in ports:
-        hop = (("port", port.number), ("src_mac", switch.mac), ("dst_mac", port.peer_mac))
-        yield Entry("next_hop", (("next_hop_id", port.number),), "forward", hop)
-    for port in ports:
-        yield _route(topo.usid_prefix(port.peer_usid), port)
-    for port in ports:
-        if port.address is not None:
-            yield _route(f"{address_text(port.address.packed)}/128", port)
-        elif port.peer_role == "t0":
-            yield _route(topo.row_prefix(port.peer_index), port)
-    yield Entry("my_sid", (("dst_addr", topo.usid_prefix(switch.usid)),), "end_un", ())
-    for port in ports:
-        yield Entry("my_station", (("ingress_port", port.number), ("dst_mac", switch.mac)), "admit_frame", ())
 
 
 def compare(planned: Iterable[Entry], present: Iterable[Entry]) -> Difference:
@@ -108,10 +153,114 @@ def compare(planned: Iterable[Entry], present: Iterable[Entry]) -> Difference:
     return Difference(missing, list(found.values()), changed, unchanged)
 
 
-def address_text(packed: bytes) -> str:
-    """An IPv6 address as entries have it; a big plan has too many for the slow str(IPv6Address)."""
-    return socket.inet_ntop(socket.AF_INET6, packed)
+def entries(topo: Topology, switch: SwitchSpec) -> Iterator[Entry]:
+    """The entries of one switch: by table in the order of TABLES, then by tenant and port, uSIDs before addresses."""
+    ports = list(topo.ports(switch))
+    tenants = [tenant for tenant in topo.tenants if switch.role == "t1" or switch.index in tenant.rows]
+    yield from _next_hops(switch, ports)
+    yield from _usid_routes(topo, switch, ports, tenants)
+    yield from _address_routes(topo, switch, ports)
+    for tenant in tenants:
+        yield Entry("my_sid", (("dst_addr", tenant.usid_prefix(switch.usid)),), "end_un", ())
+    yield from _queueing(topo, ports)
+    yield Entry("punt", (("drop_reason", DROP_REASONS.index("hop_limit")),), "punt_to_controller", ())
+    if topo.model.guard and switch.role == "t0":
+        yield from _guard(topo, switch, ports, tenants)
+    for port in ports:
+        yield Entry("my_station", (("ingress_port", port.number), ("dst_mac", switch.mac)), "admit_frame", ())
+
+
+def ecmp_seed(switch: SwitchSpec) -> int:
+    """What sets a switch's choice of ECMP members apart from any other's, 32 bits: its uSID times an odd number.
+
+    No two switches have the same seed. The program mixes it into the hash of a flow (p4src/route.p4), because
+    members that depend on one hash alone would leave part of the links behind a switch without traffic.
+    """
+    return switch.usid * 0x9E37_79B1 & 0xFFFF_FFFF
+
+
+def _next_hops(switch: SwitchSpec, ports: list[SwitchPort]) -> Iterator[Entry]:
+    for port in ports:
+        hop = (("port", port.number), ("src_mac", switch.mac), ("dst_mac", port.peer_mac))
+        yield Entry("next_hop", (("next_hop_id", port.number),), "forward", hop)
+    if switch.role == "t0":
+        uplinks = (Member("set_next_hop", _hop(port)) for port in ports if port.peer_role == "t1")
+        yield action_set("ecmp_group", (("group_id", UPLINKS_GROUP),), uplinks)
+
+
+def _usid_routes(topo: Topology, switch: SwitchSpec, ports: list[SwitchPort], tenants: list[Tenant]) -> Iterator[Entry]:
+    for tenant in tenants:
+        for port in ports:
+            if _leads_to(topo, switch, port, tenant):
+                yield _route(tenant.usid_prefix(port.peer_usid), port)
+
+
+def _leads_to(topo: Topology, switch: SwitchSpec, port: SwitchPort, tenant: Tenant) -> bool:
+    """Whether a port is on a way to the tenant's NICs."""
+    if port.peer_role == "nic":
+        return topo.tenant_of(switch.index, port.peer_index) == tenant
+    return port.peer_role == "t1" or port.peer_index in tenant.rows
+
+
+def _address_routes(topo: Topology, switch: SwitchSpec, ports: list[SwitchPort]) -> Iterator[Entry]:
+    for port in ports:
+        if port.address is not None:
+            yield _route(f"{address_text(port.address.packed)}/128", port)
+        elif port.peer_role == "t0":
+            yield _route(topo.row_prefix(port.peer_index), port)
+    if switch.role == "t0":
+        group = (("group_id", UPLINKS_GROUP), ("seed", ecmp_seed(switch)))
+        for row in range(topo.rows):
+            if row != switch.index:
+                yield Entry("fib", (("dst_addr", topo.row_prefix(row)),), "route_to_group", group)
+
+
+def _queueing(topo: Topology, ports: list[SwitchPort]) -> Iterator[Entry]:
+    """Traffic classes, and the thresholds and the role of each port."""
+    dscp: dict[str, int] = topo.model.dscp.model_dump()
+    for role, queue, trimmable in _TRAFFIC_CLASSES:
+        params = (("queue", queue), ("trimmable", int(trimmable)))
+        yield Entry("traffic_class", (("dscp", dscp[role]),), "classify", params)
+    for port in ports:
+        limits = (("data_packets", port.queues.data_packets), ("trim_packets", port.queues.trim_packets))
+        yield Entry("queue_limits", _egress(port), "set_limits", limits)
+    size = ("size", topo.model.trim_size)
+    for port in ports:
+        if port.peer_role == "nic":
+            yield Entry("port_role", _egress(port), "host_role", (("dscp", dscp["trimmed_lasthop"]), size))
+        else:
+            start, end = port.queues.mark_from, port.queues.mark_to
+            # The program draws below `span`: marking from one packet to the next takes a span of 1.
+            marking = (("from", start), ("span", max(1, end - start)))
+            yield Entry("port_role", _egress(port), "fabric_role", (("dscp", dscp["trimmed"]), size, *marking))
+
+
+def _guard(topo: Topology, switch: SwitchSpec, ports: list[SwitchPort], tenants: list[Tenant]) -> Iterator[Entry]:
+    """What a NIC may send: from its port's address to the tenant's block behind this T0's uSID, or to its NICs."""
+    reach = {
+        tenant.name: [tenant.usid_prefix(switch.usid), *topo.nic_prefixes(tenant, switch.plane)] for tenant in tenants
+    }
+    for port in ports:
+        if port.address is not None:
+            source = (("ingress_port", port.number), ("src_addr", address_text(port.address.packed)))
+            for prefix in reach[topo.tenant_of(switch.index, port.peer_index).name]:
+                yield Entry("guard", (*source, ("dst_addr", prefix)), "pass_guard", ())
+    for port in ports:
+        if port.address is not None:
+            yield Entry("host_port", (("ingress_port", port.number),), "guard_this_port", ())
 
 
 def _route(prefix: str, port: SwitchPort) -> Entry:
-    return Entry("fib", (("dst_addr", prefix),), "route_to", (("next_hop_id", port.number),))
+    return Entry("fib", (("dst_addr", prefix),), "route_to", _hop(port))
+
+
+def _hop(port: SwitchPort) -> Fields:
+    return (("next_hop_id", port.number),)
+
+
+def _egress(port: SwitchPort) -> Fields:
+    return (("egress_port", port.number),)
+
+
+def _call(action: str, params: Fields) -> str:
+    return f"{action}({', '.join(f'{name}={value}' for name, value in params)})"

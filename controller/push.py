@@ -108,10 +108,12 @@ async def verify(
 
 
 async def _push(topo: Topology, switch: SwitchSpec, client: SwitchClient, pipeline: Pipeline) -> PushResult:
+    planned = list(entries(topo, switch))
+    pipeline.check_fits(planned)
     pipeline_set = await client.cookie() != pipeline.cookie
     if pipeline_set:
         await client.commit_pipeline()
-    difference = compare(entries(topo, switch), await client.read())
+    difference = compare(planned, await client.read())
     done: Counter[P4UpdateType] = Counter()
     errors: list[str] = []
     try:
@@ -137,16 +139,18 @@ def _batches(difference: Difference) -> Iterator[tuple[P4UpdateType, list[Entry]
 
     Entries that are too many go first, or a full table could keep a push from ever getting through.
     """
-    present = [planned for planned, _ in difference.changed]
-    for update, updated, tables in (
-        (P4UpdateType.DELETE, difference.extra, reversed(TABLES)),
-        (P4UpdateType.MODIFY, present, iter(TABLES)),
-        (P4UpdateType.INSERT, difference.missing, iter(TABLES)),
-    ):
-        for table in tables:
-            batch = [entry for entry in updated if entry.table == table]
-            for start in range(0, len(batch), _BATCH):
-                yield update, batch[start : start + _BATCH]
+    changed = [planned for planned, _ in difference.changed]
+    for table in reversed(TABLES):
+        yield from _requests(P4UpdateType.DELETE, difference.extra, table)
+    for table in TABLES:
+        yield from _requests(P4UpdateType.MODIFY, changed, table)
+        yield from _requests(P4UpdateType.INSERT, difference.missing, table)
+
+
+def _requests(update: P4UpdateType, updated: list[Entry], table: str) -> Iterator[tuple[P4UpdateType, list[Entry]]]:
+    batch = [entry for entry in updated if entry.table == table]
+    for start in range(0, len(batch), _BATCH):
+        yield update, batch[start : start + _BATCH]
 
 
 async def _for_each_switch(

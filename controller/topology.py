@@ -17,16 +17,26 @@ NIC has one port per plane, on the T0 of its row. The planes meet in the NICs on
 from __future__ import annotations
 
 import re
+import socket
+from bisect import bisect_right
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
 from functools import cache
-from ipaddress import IPv6Address
+from ipaddress import IPv6Address, summarize_address_range
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from controller import topology_checks
-from controller.topology_file import ControlModel, LinkOverride, OverridesModel, SwitchOverride, TopologyModel
+from controller.tenants import Tenant, read_tenants
+from controller.topology_file import (
+    ControlModel,
+    LinkOverride,
+    OverridesModel,
+    QueuesModel,
+    SwitchOverride,
+    TopologyModel,
+)
 from controller.yaml_file import Document
 from nic_model.paths import UsidKind, usid
 
@@ -37,7 +47,7 @@ _USID_KIND: dict[Role, UsidKind] = {"t0": UsidKind.T0, "t1": UsidKind.T1}
 _SWITCH_NAME = re.compile(r"p(0|[1-9]\d*)(t[01])-(0|[1-9]\d*)")
 _NIC_NAME = re.compile(r"nic(0|[1-9]\d*)")
 _PRESETS = Path(__file__).with_name("presets")
-_NO_OVERRIDE = SwitchOverride()
+_NO_SWITCH_OVERRIDE = SwitchOverride()
 
 
 class Control(NamedTuple):
@@ -73,12 +83,13 @@ class NicPort:
 
 @dataclass(frozen=True, slots=True)
 class NicSpec:
-    """A NIC. `index` counts within the row; ports[p] is the port in plane p."""
+    """A NIC. `index` counts within the row; ports[p] is the port in plane p; `tenant` is the owner's name."""
 
     name: str
     row: int
     index: int
     ports: tuple[NicPort, ...]
+    tenant: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +103,7 @@ class SwitchPort:
     peer_usid: int
     peer_mac: str
     address: IPv6Address | None
+    queues: QueuesModel
 
 
 class End(NamedTuple):
@@ -129,16 +141,21 @@ class Topology:
         self.rows = model.rows
         self.t1_per_plane = model.t1_per_plane
         self.nics_per_row = model.nics_per_row
-        self.block = model.block
-        block = int(model.block.network_address) >> 96
-        self._block_text = f"{block >> 16:x}:{block & 0xFFFF:x}"
+        self.mode = model.mode
+        self.tenants = read_tenants(document, model)
+        owners = {nics.start: tenant for tenant in self.tenants for nics in tenant.nics}
+        self._first_owned = sorted(owners)
+        self._owners = [owners[first] for first in self._first_owned]
         topology_checks.check_names(self)
         self._links = {_lower_end_first(*link.between): link for link in model.overrides.links}
         self._ports = {
             (name, _other(link, name)): number for link in model.overrides.links for name, number in link.ports.items()
         }
         topology_checks.check_addresses(self)
+        topology_checks.check_control(self)
         topology_checks.check_ports(self)
+        topology_checks.check_queues(self)
+        topology_checks.check_dscp(self)
 
     @classmethod
     def load(cls, path: Path) -> Topology:
@@ -204,7 +221,8 @@ class Topology:
                 name = f"nic{switch.index * self.nics_per_row + index}"
                 nic = self._nic_port(switch.plane, switch.index, index)
                 number = self._port(switch.name, name, 1 + index)
-                yield SwitchPort(number, name, "nic", index, nic.usid, nic.mac, nic.address)
+                queues = self.queues(switch.name, name)
+                yield SwitchPort(number, name, "nic", index, nic.usid, nic.mac, nic.address, queues)
             peer_role: Role = "t1"
             first, count = 1 + self.nics_per_row, self.t1_per_plane
         else:
@@ -213,7 +231,8 @@ class Topology:
             name = _switch_name(peer_role, switch.plane, index)
             number = self._port(switch.name, name, first + index)
             peer_usid = usid(_USID_KIND[peer_role], switch.plane, index)
-            yield SwitchPort(number, name, peer_role, index, peer_usid, _switch_mac(peer_usid), None)
+            queues = self.queues(switch.name, name)
+            yield SwitchPort(number, name, peer_role, index, peer_usid, _switch_mac(peer_usid), None, queues)
 
     # Look-ups by name
 
@@ -228,11 +247,37 @@ class Topology:
 
     def row_prefix(self, row: int) -> str:
         """The /64 of a row's NIC ports."""
-        return f"{self._nic_address(0, row, 0)}/64"
+        return f"{address_text(self._nic_address(0, row, 0).packed)}/64"
 
-    def usid_prefix(self, value: int) -> str:
-        """The /48 of a uSID."""
-        return f"{self._block_text}:{value:x}::/48"
+    def tenant(self, name: str) -> Tenant:
+        """A tenant by its name. Raises UnknownNodeError."""
+        for tenant in self.tenants:
+            if tenant.name == name:
+                return tenant
+        raise UnknownNodeError(f"no tenant {name!r} in {self.name}: {', '.join(each.name for each in self.tenants)}")
+
+    def tenant_of(self, row: int, index: int) -> Tenant:
+        """The tenant that owns a NIC."""
+        return self._owners[bisect_right(self._first_owned, row * self.nics_per_row + index) - 1]
+
+    def nic_prefixes(self, tenant: Tenant, plane: int) -> Iterator[str]:
+        """The fewest prefixes with the addresses of all the tenant's NICs in a plane, and of no other's.
+
+        They hold rows that are the tenant's alone, whole, and of other rows this plane's addresses only.
+        """
+        per_row = self.nics_per_row
+        for nics in tenant.nics:
+            first_row, end_row = -(-nics.start // per_row), nics.stop // per_row  # the whole rows
+            yield from self._part_of_row(plane, range(nics.start, min(nics.stop, first_row * per_row)))
+            if first_row < end_row:
+                yield from _cover(self._nic_address(0, first_row, 0), self._nic_address(0, end_row, 0) - 1)
+            yield from self._part_of_row(plane, range(max(first_row, end_row) * per_row, nics.stop))
+
+    def queues(self, one: str, other: str) -> QueuesModel:
+        """The queue thresholds of the ports at both ends of a link, by its nodes' names."""
+        override = self._links.get(_lower_end_first(one, other))
+        usual = self.model.queues
+        return usual.model_copy(update=override.queues.model_dump(exclude_unset=True)) if override else usual
 
     def parse_switch(self, name: str) -> tuple[Role, int, int]:
         """The (role, plane, index) of a switch's name. Raises UnknownNodeError."""
@@ -279,7 +324,7 @@ class Topology:
         )
 
     def _control(self, name: str, role: Role, plane: int, index: int) -> Control:
-        override = self.model.overrides.switches.get(name, _NO_OVERRIDE)
+        override = self.model.overrides.switches.get(name, _NO_SWITCH_OVERRIDE)
         place = index if role == "t0" else self.rows + index
         device_id = 1 + plane * (self.rows + self.t1_per_plane) + place
         address = override.address or self.model.control.address
@@ -287,7 +332,8 @@ class Topology:
 
     def _nic(self, row: int, index: int) -> NicSpec:
         ports = tuple(self._nic_port(plane, row, index) for plane in range(self.planes))
-        return NicSpec(f"nic{row * self.nics_per_row + index}", row, index, ports)
+        tenant = self.tenant_of(row, index).name
+        return NicSpec(f"nic{row * self.nics_per_row + index}", row, index, ports, tenant)
 
     def _nic_port(self, plane: int, row: int, index: int) -> NicPort:
         own_usid = usid(UsidKind.NIC, plane, index)
@@ -296,6 +342,12 @@ class Topology:
 
     def _nic_address(self, plane: int, row: int, index: int) -> IPv6Address:
         return IPv6Address(int(self.model.nic_prefix.network_address) | row << 64 | plane << 48 | index)
+
+    def _part_of_row(self, plane: int, nics: range) -> Iterator[str]:
+        if nics:
+            row, index = divmod(nics.start, self.nics_per_row)
+            first = self._nic_address(plane, row, index)
+            yield from _cover(first, first + len(nics) - 1)
 
     def _link(self, t0: SwitchSpec, port: SwitchPort) -> LinkSpec:
         t0_end = End(t0.name, port.number)
@@ -322,6 +374,11 @@ class Topology:
         return self._ports.get((switch, peer), usual)
 
 
+def address_text(packed: bytes) -> str:
+    """The text of an IPv6 address; a big plan has too many for the slow str(IPv6Address)."""
+    return socket.inet_ntop(socket.AF_INET6, packed)
+
+
 def preset_names() -> list[str]:
     """The topologies that come with the controller."""
     return sorted(path.stem for path in _PRESETS.glob("*.yaml"))
@@ -332,6 +389,10 @@ def preset_text(name: str) -> str:
     if name not in preset_names():
         raise KeyError(name)
     return (_PRESETS / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def _cover(first: IPv6Address, last: IPv6Address) -> Iterator[str]:
+    return map(str, summarize_address_range(first, last))
 
 
 def _switch_name(role: Role, plane: int, index: int) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from ipaddress import IPv6Network
 from typing import TYPE_CHECKING
 
-from controller.topology_file import MAX_PORT, LinkOverride
-from controller.yaml_file import KeyPath
+from controller.topology_file import MAX_PORT, SMALLEST_TRIM, LinkOverride, QueuesModel
+from controller.yaml_file import KeyPath, format_key
 
 if TYPE_CHECKING:
     from controller.topology import Topology
@@ -31,15 +32,17 @@ def check_names(topo: Topology) -> None:
 
 
 def check_addresses(topo: Topology) -> None:
-    """No address prefix overlaps another, no two switches serve P4Runtime at the same place."""
-    prefixes: dict[str, IPv6Network] = {}
-    for key in ("block", "nic_prefix", "switch_prefix"):
-        prefix: IPv6Network = getattr(topo.model, key)
+    """No address prefix overlaps another."""
+    prefixes: dict[KeyPath, IPv6Network] = {}
+    for key, prefix in _prefixes(topo):
         for other, taken in prefixes.items():
             if prefix.overlaps(taken):
-                raise topo.document.error((key,), f"{prefix} overlaps {other}, {taken}")
+                raise topo.document.error(key, f"{prefix} overlaps {format_key(other)}, {taken}")
         prefixes[key] = prefix
 
+
+def check_control(topo: Topology) -> None:
+    """No two switches serve P4Runtime at the same place."""
     overrides = topo.model.overrides.switches
     if not overrides:
         return  # the file's own numbering gives every switch a device_id of its own
@@ -72,6 +75,28 @@ def check_ports(topo: Topology) -> None:
                 raise topo.document.error(own, reason)
 
 
+def check_queues(topo: Topology) -> None:
+    """The thresholds of each port are in order, and a trim leaves what a NIC needs to answer it."""
+    model = topo.model
+    _check_thresholds(topo, ("queues",), model.queues)
+    for position, link in enumerate(model.overrides.links):
+        _check_thresholds(topo, ("overrides", "links", position, "queues"), topo.queues(*link.between))
+    smallest = SMALLEST_TRIM[model.mode]
+    if model.trim_size < smallest:
+        reason = f"{model.trim_size} bytes would cut transport headers off: at least {smallest} in {model.mode} mode"
+        raise topo.document.error(("trim_size",), reason)
+
+
+def check_dscp(topo: Topology) -> None:
+    """No two roles have the same DSCP. A role that the file names is to blame, not one that has its default."""
+    plan = topo.model.dscp
+    taken: dict[int, str] = {}
+    for role, value in sorted(plan, key=lambda item: item[0] in plan.model_fields_set):
+        other = taken.setdefault(value, role)
+        if other != role:
+            raise topo.document.error(("dscp", role), f"{value} is already the DSCP of {other}")
+
+
 def check_pushable(topo: Topology) -> None:
     """Every switch's ports can be addressed by a v1model switch."""
     for key, role, count in (
@@ -81,6 +106,24 @@ def check_pushable(topo: Topology) -> None:
         if count > MAX_PORT:
             reason = f"a {role} has {count} ports, a v1model switch at most {MAX_PORT}: it can be planned, not pushed"
             raise topo.document.error((key,), reason)
+
+
+def _prefixes(topo: Topology) -> Iterator[tuple[KeyPath, IPv6Network]]:
+    model = topo.model
+    if model.block:
+        yield ("block",), model.block
+    for position, tenant in enumerate(model.tenants or ()):
+        yield ("tenants", position, "block"), tenant.block
+    yield ("nic_prefix",), model.nic_prefix
+    yield ("switch_prefix",), model.switch_prefix
+
+
+def _check_thresholds(topo: Topology, key: KeyPath, queues: QueuesModel) -> None:
+    if queues.mark_from > queues.mark_to:
+        raise topo.document.error((*key, "mark_from"), f"{queues.mark_from} is above mark_to, {queues.mark_to}")
+    if queues.mark_to >= queues.data_packets:
+        reason = f"{queues.mark_to} is not below data_packets, {queues.data_packets}: trims would come before marks"
+        raise topo.document.error((*key, "mark_to"), reason)
 
 
 def _check_link(topo: Topology, key: KeyPath, link: LinkOverride) -> None:

@@ -12,11 +12,19 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from nic_model.paths import MAX_INDEX, MAX_PLANES
+from nic_model.paths import MAX_INDEX, MAX_PLANES, DscpPlan, Mode
 
-MAX_PORT = 510
-"""v1model's ports have 9 bits and 511 means drop."""
+MAX_PORT = 509
+"""v1model's ports have 9 bits; 510 is the switch program's CPU port and 511 means drop."""
 
+MAX_THRESHOLD = 63
+"""A queue of BMv2 holds 64 packets and loses what comes on top without a word. A threshold at or above that would
+never be reached, and the count of packets in the queue would stay too high for ever."""
+
+SMALLEST_TRIM: dict[Mode, int] = {"srv6": 128, "ecmp": 82}
+"""Bytes of a frame that leave the transport headers whole, behind one IPv6 header or two (OCP MRC)."""
+
+_ROLES = DscpPlan()
 _USID_BITS = 16
 _HOST_PORT = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]{}:\s]+):(\d{1,5})")
 
@@ -52,8 +60,15 @@ def _is_host_port(text: str) -> str:
 _Index = Annotated[int, Field(ge=1), _at_most(MAX_INDEX + 1, "a uSID has 10 bits for the index")]
 _Rate = Annotated[float, Field(gt=0)]
 _Delay = Annotated[int, Field(ge=0)]
-_Port = Annotated[int, Field(ge=1), _at_most(MAX_PORT, "v1model has 9 bits for a port and 511 means drop")]
+_Port = Annotated[int, Field(ge=1), _at_most(MAX_PORT, "510 is a v1model switch's CPU port and 511 means drop")]
 _GrpcAddress = Annotated[str, AfterValidator(_is_host_port)]
+_Block = Annotated[IPv6Network, _of_length(32, 32, "uSIDs are F3216 (RFC 9800)")]
+_Threshold = Annotated[
+    int, Field(ge=1), _at_most(MAX_THRESHOLD, "BMv2 loses packets silently in a queue of 64 or more")
+]
+_Packets = Annotated[int, Field(ge=0)]
+_Dscp = Annotated[int, Field(ge=0), _at_most(63, "a DSCP has 6 bits")]
+_TrimSize = Annotated[int, Field(ge=1), _at_most(0xFFFF, "it is cut from a packet with a 16-bit length")]
 
 
 class LinkModel(BaseModel):
@@ -83,6 +98,39 @@ class SwitchOverride(BaseModel):
     device_id: Annotated[int, Field(ge=1, lt=1 << 64)] | None = None
 
 
+class QueuesModel(BaseModel):
+    """Thresholds of a port's queues, in packets.
+
+    A data packet that finds `data_packets` in the data queue is trimmed, or dropped if it may not be; a trimmed one
+    that finds `trim_packets` in the trim queue is dropped. Towards a switch, packets that leave more than `mark_from`
+    in the data queue are ECN-marked with a probability that rises to 1 at `mark_to`.
+    """
+
+    data_packets: _Threshold = 48
+    trim_packets: _Threshold = 60
+    mark_from: _Packets = 10
+    mark_to: _Packets = 38
+
+
+class DscpModel(BaseModel):
+    """The DSCP of each role (OCP MRC)."""
+
+    no_trim: _Dscp = _ROLES.no_trim
+    trimmable: _Dscp = _ROLES.trimmable
+    trimmable_retx: _Dscp = _ROLES.trimmable_retx
+    trimmed: _Dscp = _ROLES.trimmed
+    trimmed_lasthop: _Dscp = _ROLES.trimmed_lasthop
+    control: _Dscp = _ROLES.control
+
+
+class TenantModel(BaseModel):
+    """A tenant: the block of its uSIDs, and its NICs as names and ranges (`nic3`, `nic8..15`)."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+    block: _Block
+    nics: Annotated[list[str], Field(min_length=1)]
+
+
 class LinkOverride(BaseModel):
     """What differs on the link between two nodes; `ports` gives port numbers by switch name."""
 
@@ -90,6 +138,8 @@ class LinkOverride(BaseModel):
     rate_gbps: _Rate | None = None
     delay_ns: _Delay | None = None
     ports: dict[str, _Port] = {}
+    queues: QueuesModel = QueuesModel()
+    """Only what is set in the file counts."""
 
 
 class OverridesModel(BaseModel):
@@ -100,7 +150,7 @@ class OverridesModel(BaseModel):
 
 
 class TopologyModel(BaseModel):
-    """The topology file, schema 1."""
+    """The topology file, schema 1. It has either `block`, for a tenant that owns all NICs, or `tenants`."""
 
     schema_: Literal[1] = Field(alias="schema")
     name: Annotated[str, Field(min_length=1)]
@@ -108,9 +158,15 @@ class TopologyModel(BaseModel):
     rows: _Index
     t1_per_plane: _Index
     nics_per_row: _Index
-    block: Annotated[IPv6Network, _of_length(32, 32, "uSIDs are F3216 (RFC 9800)")]
+    mode: Mode = "srv6"
+    block: _Block | None = None
+    tenants: Annotated[list[TenantModel], Field(min_length=1)] | None = None
+    guard: bool = True
     nic_prefix: Annotated[IPv6Network, _of_length(48, 48, "16 bits number the rows, a /64 each")]
     switch_prefix: Annotated[IPv6Network, _of_length(1, 128 - _USID_BITS, "a switch's uSID ends its address")]
     links: LinksModel
+    queues: QueuesModel = QueuesModel()
+    trim_size: _TrimSize = SMALLEST_TRIM["srv6"]
+    dscp: DscpModel = DscpModel()
     control: ControlModel
     overrides: OverridesModel = OverridesModel()

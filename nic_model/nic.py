@@ -78,11 +78,11 @@ class Nic:
         self.name = name
         self.paths = paths
         self.rng = rng
-        self.wire = Wire() if wire is None else wire
+        self.wire = Wire(dscp=paths.dscp) if wire is None else wire
         self.ev_profiles = {0: EvProfile()} if ev_profiles is None else ev_profiles
         self.congestion = congestion
         self.ev_listener = ev_listener
-        self.srv6 = True
+        self.srv6 = paths.mode == "srv6"
         """SRv6 mode: packets are encapsulated and steered. Else ECMP mode: switches hash their EV."""
         self.regions = Regions()
         self.host_penalty = HostPenalty()

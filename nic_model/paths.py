@@ -1,8 +1,11 @@
 """Path files: what a controller tells the NICs of one row about the paths to every row of the fabric.
 
-One file per row, JSON Lines; the row's record, then one per NIC of the row, then one per destination row:
+One file per row and tenant, JSON Lines; the row's record, then one per NIC of the tenant in the row, then one
+per destination row, of those in which the tenant has NICs:
 
-    {"record": "row", "schema": 1, "row": 0, "block": "fcbb:bbbb::/32", "planes": 4, "uplinks": 8}
+    {"record": "row", "schema": 1, "row": 0, "block": "fcbb:bbbb::/32", "planes": 4, "uplinks": 8, "mode": "srv6",
+        "dscp": {"no_trim": 0, "trimmable": 4, "trimmable_retx": 8, "trimmed": 12, "trimmed_lasthop": 16,
+        "control": 46}}
     {"record": "nic", "name": "nic0", "index": 0, "ports": [{"plane": 0, "address": "fd00:6d72:6300::",
         "mac": "02:01:00:00:e0:00", "gateway": "02:00:00:00:20:00", "usid": "e000"}, ...]}
     {"record": "destination", "row": 0, "prefix": "fd00:6d72:6300::/64", "template": "fcbb:bbbb:2000:e000::",
@@ -14,6 +17,8 @@ A template is the uSID list to a row with plane 0, T1 0 and NIC 0 in it: `block:
 `block:T0:T1:T0:NIC` to any other (RFC 9800, F3216: a 32-bit block and 16-bit uSIDs). A uSID is
 kind 3 bits | plane 3 bits | index 10 bits, so that an EV (bits 31:29 plane, 28:19 uplink) is a compressed
 path: `Template.outer_da` copies its plane into every uSID and its uplink into the T1's.
+
+In ECMP mode nothing is encapsulated: a packet goes to the peer's port address in the EV's plane, and switches hash.
 """
 
 from __future__ import annotations
@@ -22,17 +27,23 @@ import json
 import socket
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, fields
 from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
+
+from nic_model.headers import DscpPlan as DscpPlan  # a part of the schema, for controllers too
 
 SCHEMA = 1
+
+Mode = Literal["srv6", "ecmp"]
+"""How packets find their path: by uSIDs in an outer IPv6 header, or by the switches' hash of the EV."""
 
 INDEX_BITS = 10
 MAX_PLANES = 8
 MAX_INDEX = (1 << INDEX_BITS) - 1
+MAX_DSCP = 63
 
 _EV_PLANE_SHIFT = 29
 _EV_UPLINK_SHIFT = 19
@@ -120,7 +131,7 @@ class Template:
 
 @dataclass(frozen=True)
 class PathFile:
-    """A row's path file: its NICs, and a template for each row of the fabric, its own included."""
+    """A row's path file: its NICs, and a template for each row that they may reach, the own one included."""
 
     row: int
     block: bytes
@@ -128,6 +139,8 @@ class PathFile:
     uplinks: int
     nics: tuple[LocalNic, ...]
     templates: tuple[Template, ...]
+    mode: Mode = "srv6"
+    dscp: DscpPlan = field(default_factory=DscpPlan)
 
     @classmethod
     def load(cls, path: Path) -> PathFile:
@@ -166,6 +179,8 @@ class PathFile:
             "block": f"{_address_text(self.block)}/32",
             "planes": self.planes,
             "uplinks": self.uplinks,
+            "mode": self.mode,
+            "dscp": asdict(self.dscp),
         }
         for nic in self.nics:
             yield {
@@ -251,6 +266,15 @@ class _Record:
             raise self.error(f"{key} is {text!r}, must be a MAC address such as 02:00:00:00:20:00")
         return mac
 
+    def choice(self, key: str, choices: tuple[str, ...]) -> Any:
+        text = self.text(key)
+        if text not in choices:
+            raise self.error(f"{key} is {text!r}, must be one of: {', '.join(choices)}")
+        return text
+
+    def object(self, key: str) -> _Record:
+        return _Record(f"{self._place}: {key}", self.take(key, dict))
+
     def objects(self, key: str) -> Iterator[_Record]:
         for index, values in enumerate(self.take(key, list)):
             if not isinstance(values, dict):
@@ -279,18 +303,21 @@ def _read(source: str, lines: list[str]) -> PathFile:
     block = head.network("block", 32)
     planes = head.integer("planes", 1, MAX_PLANES)
     uplinks = head.integer("uplinks", 1, MAX_INDEX + 1)
+    mode: Mode = head.choice("mode", get_args(Mode))
+    dscp = _read_dscp(head.object("dscp"))
     head.finish()
 
     nics: dict[str, LocalNic] = {}
+    last_index = -1
     templates: dict[int, Template] = {}
     prefixes: set[bytes] = set()
     for record in records:
         kind = record.text("record")
         if kind == "nic" and not templates:
             nic = _read_nic(record, planes)
-            if nic.name in nics or nic.index != len(nics):
-                raise record.error(f"NIC {nic.name!r} is number {nic.index}: names must differ, indices count from 0")
-            nics[nic.name] = nic
+            if nic.name in nics or nic.index <= last_index:
+                raise record.error(f"NIC {nic.name!r} is number {nic.index}: names must differ, indices ascend")
+            nics[nic.name], last_index = nic, nic.index
         elif kind == "destination":
             template = _read_template(record, row, block, planes, uplinks)
             if template.row in templates or template.prefix in prefixes:
@@ -302,7 +329,7 @@ def _read(source: str, lines: list[str]) -> PathFile:
         record.finish()
     if row not in templates:
         raise PathFileError(f"{source}:{len(lines)}: ends without a destination record for its own row {row}")
-    return PathFile(row, block, planes, uplinks, tuple(nics.values()), tuple(templates.values()))
+    return PathFile(row, block, planes, uplinks, tuple(nics.values()), tuple(templates.values()), mode, dscp)
 
 
 def _parse(place: str, line: str) -> _Record:
@@ -319,6 +346,14 @@ def _parse(place: str, line: str) -> _Record:
     if not isinstance(values, dict):
         raise PathFileError(f"{place}: must be a JSON object")
     return _Record(place, values)
+
+
+def _read_dscp(record: _Record) -> DscpPlan:
+    roles = {role.name: record.integer(role.name, 0, MAX_DSCP) for role in fields(DscpPlan)}
+    record.finish()
+    if len(set(roles.values())) != len(roles):
+        raise record.error("two roles have the same DSCP")
+    return DscpPlan(**roles)
 
 
 def _read_nic(record: _Record, planes: int) -> LocalNic:

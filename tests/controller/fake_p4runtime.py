@@ -28,6 +28,8 @@ class FakeDevice:
     refuse_writes: str = ""
     silent_in: str = ""
     close_stream: bool = False
+    on_packet_out: Callable[[p4r.PacketOut], list[p4r.StreamMessageResponse]] = lambda _: []
+    """What the stream tells the controller when that has sent a packet."""
     writes: list[tuple[str, list[int]]] = field(default_factory=list)
     """Per Write request: the kinds of update in it, and the ids of the tables in the order of the updates."""
 
@@ -55,7 +57,12 @@ class FakeP4Runtime(p4r_grpc.P4RuntimeServicer):
     async def StreamChannel(  # noqa: N802
         self, requests: AsyncIterator[p4r.StreamMessageRequest], context: Any
     ) -> AsyncIterator[p4r.StreamMessageResponse]:
+        device: FakeDevice | None = None
         async for request in requests:
+            if device is not None and request.HasField("packet"):
+                for message in device.on_packet_out(request.packet):
+                    yield message
+                continue
             device = await self._device(request.arbitration.device_id, "StreamChannel", context)
             if device.close_stream:
                 return

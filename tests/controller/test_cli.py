@@ -18,7 +18,9 @@ from controller.plan import Entry
 from controller.topology import preset_text
 from nic_model.paths import PathFile
 from tests.controller.fake_p4runtime import FakeDevice, FakeP4Runtime
+from tests.controller.test_plan import TWO_TENANTS
 from tests.controller.test_push import PIPELINE, TINY, fib, put, remove
+from tests.controller.test_topology import SMALL
 
 app = Typer()
 app.add_typer(topo_app, name="topo")
@@ -69,7 +71,7 @@ def test_topo_check(demo: Path) -> None:
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
         f"{demo}: ok, 6144 switches, 131072 NICs",
-        f"{demo}:8: t1_per_plane: a T0 has 512 ports, a v1model switch at most 510: it can be planned, not pushed",
+        f"{demo}:8: t1_per_plane: a T0 has 512 ports, a v1model switch at most 509: it can be planned, not pushed",
     ]
 
 
@@ -88,18 +90,39 @@ def test_bad_input_is_one_line_and_exit_code_2(demo: Path, command: tuple[str, s
 def test_topo_show(demo: Path) -> None:
     result = run("topo", "show", demo)
     assert result.exit_code == 0
-    assert "32 NIC-T0, 64 T0-T1" in result.stdout
+    for line in (
+        "links +│ 32 NIC-T0, 64 T0-T1",
+        "mode +│ srv6, SR-domain guard on",
+        "tenant +│ default: fcbb:bbbb::/32, nic0..7",
+        "queues +│ data 48 packets, trims 60; marks from 10 to 38",
+        "trim size +│ 128 bytes",
+        "DSCP +│ no_trim 0, trimmable 4, trimmable_retx 8, trimmed 12, trimmed_lasthop 16, control 46",
+    ):
+        assert re.search(line, result.stdout), line
     assert "p0t0-0" not in result.stdout
     everything = run("topo", "show", demo, "--all").stdout
     assert re.search(r"p3t1-7 +│ 4c07 +│ fd00:6d72:6301::4c07", everything)
-    assert re.search(r"nic7 +│ 3 +│ ec03 +│ fd00:6d72:6300:1:3::3", everything)
+    assert re.search(r"nic7 +│ default +│ 3 +│ ec03 +│ fd00:6d72:6300:1:3::3", everything)
+
+
+def test_topo_show_with_tenants(tmp_path: Path) -> None:
+    path = tmp_path / "two.yaml"
+    path.write_text(SMALL.replace("block: fcbb:bbbb::/32\n", TWO_TENANTS) + "mode: ecmp\nguard: false\n")
+    everything = run("topo", "show", path, "--all").stdout
+    for line in (
+        "mode +│ ecmp, SR-domain guard off",
+        "tenant +│ red: fcaa:1::/32, nic0..1, nic3 ",
+        "tenant +│ blue: fcaa:2::/32, nic2 ",
+        "nic2 +│ blue +│ 0 +│ e000",
+    ):
+        assert re.search(line, everything), line
 
 
 def test_routes_plan(demo: Path) -> None:
     result = run("routes", "plan", demo)
-    assert (result.exit_code, result.stderr) == (0, "616 entries\n")
+    assert (result.exit_code, result.stderr) == (0, "1328 entries\n")
     lines = result.stdout.splitlines()
-    assert len(lines) == 616
+    assert len(lines) == 1328
     assert lines[0] == (
         "p0t0-0: next_hop next_hop_id=1 -> forward(port=1, src_mac=02:00:00:00:20:00, dst_mac=02:01:00:00:e0:00)"
     )
@@ -109,7 +132,7 @@ def test_routes_plan(demo: Path) -> None:
 def test_routes_plan_of_one_switch_as_json(demo: Path) -> None:
     result = run("routes", "plan", demo, "--switch", "p0t1-3", "--json")
     records = [json.loads(line) for line in result.stdout.splitlines()]
-    assert (result.exit_code, len(records), result.stderr) == (0, 9, "9 entries\n")
+    assert (result.exit_code, len(records), result.stderr) == (0, 20, "20 entries\n")
     assert records[2] == {
         "switch": "p0t1-3",
         "table": "fib",
@@ -128,10 +151,10 @@ def test_routes_plan_of_a_switch_that_is_not_there(demo: Path) -> None:
 def test_routes_plan_writes_path_files(demo: Path, tmp_path: Path) -> None:
     directory = tmp_path / "paths"
     result = run("routes", "plan", demo, "--switch", "p0t1-3", "--paths", directory)
-    assert (result.exit_code, result.stderr) == (0, f"9 entries\n2 path files in {directory}\n")
-    assert PathFile.load(directory / "row-1.jsonl").local("nic7").index == 3
+    assert (result.exit_code, result.stderr) == (0, f"20 entries\n2 path files in {directory}\n")
+    assert PathFile.load(directory / "default" / "row-1.jsonl").local("nic7").index == 3
     blocked = run("routes", "plan", demo, "--switch", "p0t1-3", "--paths", demo)
-    assert (blocked.exit_code, blocked.stderr) == (2, f"9 entries\nerror: {demo}: File exists\n")
+    assert (blocked.exit_code, blocked.stderr) == (2, f"20 entries\nerror: {demo}: Not a directory\n")
 
 
 def test_a_switch_that_cannot_be_reached_is_one_line(demo: Path) -> None:
@@ -175,7 +198,7 @@ async def test_push_and_verify(tiny: Path, fake: FakeP4Runtime) -> None:
     result = await run_beside("routes", "push", tiny)
     assert (result.exit_code, result.stderr) == (0, "")
     assert re.fullmatch(
-        r"3 switches pushed, 0 failed; 3 pipelines set; entries: 25 inserted, 0 modified, 0 deleted, 0 unchanged "
+        r"3 switches pushed, 0 failed; 3 pipelines set; entries: 68 inserted, 0 modified, 0 deleted, 0 unchanged "
         r"\(\d+\.\d s\)\n",
         result.stdout,
     )
@@ -199,8 +222,8 @@ async def test_verify_shows_some_of_many_differences(tiny: Path, fake: FakeP4Run
     await run_beside("routes", "push", tiny)
     fake.devices[1].entries.clear()
     few = (await run_beside("routes", "verify", tiny)).stdout.splitlines()
-    assert (len(few), few[-2]) == (7, "p0t0-0: and 3 more")
-    assert len((await run_beside("routes", "verify", tiny, "--all")).stdout.splitlines()) == 9
+    assert (len(few), few[-2]) == (7, "p0t0-0: and 19 more")
+    assert len((await run_beside("routes", "verify", tiny, "--all")).stdout.splitlines()) == 25
 
 
 async def test_push_names_the_refused_entry(tiny: Path, fake: FakeP4Runtime) -> None:
@@ -211,7 +234,7 @@ async def test_push_names_the_refused_entry(tiny: Path, fake: FakeP4Runtime) -> 
     result = await run_beside("routes", "push", tiny)
     assert result.exit_code == 1
     assert result.stderr == f"p0t0-0: insert {refused}: RESOURCE_EXHAUSTED: full\n"
-    assert result.stdout.startswith("2 switches pushed, 1 failed; 3 pipelines set; entries: 24 inserted, ")
+    assert result.stdout.startswith("2 switches pushed, 1 failed; 3 pipelines set; entries: 67 inserted, ")
 
 
 async def test_push_with_an_election_id_that_loses(tiny: Path, fake: FakeP4Runtime) -> None:

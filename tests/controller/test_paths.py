@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.path_files import path_file, write_path_files
-from controller.topology import Topology
-from nic_model.paths import LocalPort, PathFile, PathFileError, srv6_ev
+from controller.topology import Topology, UnknownNodeError, preset_text
+from controller.yaml_file import Document
+from nic_model.paths import DscpPlan, LocalPort, PathFile, PathFileError, srv6_ev
 
 DEMO = Topology.preset("demo")
 PAPER_ROW_0 = path_file(Topology.preset("paper-8x100"), 0)
@@ -30,7 +31,7 @@ def files(tmp_path: Path) -> list[Path]:
 
 
 def test_one_file_per_row_that_reads_back(files: list[Path]) -> None:
-    assert [path.name for path in files] == ["row-0.jsonl", "row-1.jsonl"]
+    assert [str(path.relative_to(path.parents[1])) for path in files] == ["default/row-0.jsonl", "default/row-1.jsonl"]
     assert [PathFile.load(path) for path in files] == [path_file(DEMO, 0), path_file(DEMO, 1)]
 
 
@@ -44,6 +45,15 @@ def test_the_lines_of_a_file(files: list[Path]) -> None:
         "block": "fcbb:bbbb::/32",
         "planes": 4,
         "uplinks": 8,
+        "mode": "srv6",
+        "dscp": {
+            "no_trim": 0,
+            "trimmable": 4,
+            "trimmable_retx": 8,
+            "trimmed": 12,
+            "trimmed_lasthop": 16,
+            "control": 46,
+        },
     }
     assert (lines[3]["name"], lines[3]["index"]) == ("nic6", 2)
     assert lines[3]["ports"][3] == {
@@ -69,6 +79,36 @@ def test_the_lines_of_a_file(files: list[Path]) -> None:
             "uplinks": 0,
         },
     ]
+
+
+def test_each_tenant_has_its_own_files(tmp_path: Path) -> None:
+    """The other tenant's NICs are in no file of this one's, nor a row in which it has none."""
+    tenants = """\
+tenants:
+- {name: red, block: "fcaa:1::/32", nics: [nic0..4, nic6]}
+- {name: blue, block: "fcaa:2::/32", nics: [nic5, nic7]}
+mode: ecmp
+dscp: {control: 48}
+"""
+    text = preset_text("demo")
+    topo = Topology(Document.parse(text.replace("block: fcbb:bbbb::/32", "# block:", 1) + tenants, "two.yaml"))
+    files = write_path_files(topo, tmp_path)
+    assert [str(path.relative_to(tmp_path)) for path in files] == [
+        "red/row-0.jsonl",
+        "red/row-1.jsonl",
+        "blue/row-1.jsonl",
+    ]
+    _, red, blue = map(PathFile.load, files)
+    assert blue == path_file(topo, 1, "blue")
+    assert [(nic.name, nic.index) for nic in red.nics] == [("nic4", 0), ("nic6", 2)]
+    assert [(nic.name, nic.index) for nic in blue.nics] == [("nic5", 1), ("nic7", 3)]
+    assert [template.row for template in red.templates] == [0, 1]
+    assert [template.row for template in blue.templates] == [1]
+    assert red.template_for(packed("fd00:6d72:6300::")).outer_da(0, 0) == packed("fcaa:1:2001:4000:2000:e000::")
+    assert blue.template_for(packed("fd00:6d72:6300:1::")).outer_da(0, 1) == packed("fcaa:2:2001:e001::")
+    assert (blue.mode, blue.dscp) == ("ecmp", DscpPlan(control=48))
+    with pytest.raises(UnknownNodeError, match=r"^tenant 'blue' has no NIC in row 0 of demo$"):
+        path_file(topo, 0, "blue")
 
 
 def test_a_local_nic(files: list[Path]) -> None:
@@ -146,6 +186,13 @@ Change = Callable[[list[dict[str, Any]]], object]
             lambda lines: lines[0].update(block="fcbb:bbbb::1/32"),
             "1: block is 'fcbb:bbbb::1/32', must be an IPv6 prefix of length 32",
         ),
+        (lambda lines: lines[0].update(mode="hash"), "1: mode is 'hash', must be one of: srv6, ecmp"),
+        (lambda lines: lines[0].pop("dscp"), "1: key 'dscp' is missing"),
+        (lambda lines: lines[0].update(dscp=46), "1: dscp is 46, must be of type dict"),
+        (lambda lines: lines[0]["dscp"].pop("trimmed"), "1: dscp: key 'trimmed' is missing"),
+        (lambda lines: lines[0]["dscp"].update(control=64), "1: dscp: control is 64, must be in 0..63"),
+        (lambda lines: lines[0]["dscp"].update(control=4), "1: dscp: two roles have the same DSCP"),
+        (lambda lines: lines[0]["dscp"].update(voice=46), "1: dscp: unknown key 'voice'"),
         (lambda lines: lines.pop(0), "1: the first record must be of kind 'row'"),
         (lambda lines: lines.clear(), "1: the first record must be of kind 'row'"),
         (
@@ -160,9 +207,9 @@ Change = Callable[[list[dict[str, Any]]], object]
         (lambda lines: lines[1].update(plane=1), "2: unknown key 'plane'"),
         (
             lambda lines: lines[2].update(name="nic0"),
-            "3: NIC 'nic0' is number 1: names must differ, indices count from 0",
+            "3: NIC 'nic0' is number 1: names must differ, indices ascend",
         ),
-        (lambda lines: lines.pop(1), "2: NIC 'nic1' is number 1: names must differ, indices count from 0"),
+        (lambda lines: lines.insert(1, lines.pop(2)), "3: NIC 'nic0' is number 0: names must differ, indices ascend"),
         (lambda lines: lines[1]["ports"].pop(), "2: NIC 'nic0' has 3 ports, the row has 4 planes"),
         (
             lambda lines: lines[1]["ports"].reverse(),

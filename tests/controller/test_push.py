@@ -9,13 +9,17 @@ import pytest
 from finsy.proto import p4r, rpc_code
 
 from controller.p4runtime import Pipeline
-from controller.plan import TABLES, Entry, entries
+from controller.plan import TABLES, Entry, Member, action_set, entries
 from controller.push import PushResult, VerifyResult, push, verify
 from controller.topology import Topology
 from controller.yaml_file import Document, FileError
 from tests.controller.fake_p4runtime import FakeDevice, FakeP4Runtime, entry_key
 
-# p0t0-0 is device 1, p0t0-1 device 2, p0t1-0 device 3; a T0 has 8 entries, the T1 has 9.
+# p0t0-0 is device 1, p0t0-1 device 2, p0t1-0 device 3; each has two ports.
+T0 = 2 + 1 + (2 + 1 + 1) + 1 + 6 + 2 + 2 + 1 + 2 + 1 + 2
+T1 = 2 + (2 + 2) + 1 + 6 + 2 + 2 + 1 + 2
+"""Their numbers of entries, in the order of TABLES."""
+
 TINY = """\
 schema: 1
 name: tiny
@@ -48,6 +52,14 @@ def fib(prefix: str, hop: int) -> Entry:
     return Entry("fib", (("dst_addr", prefix),), "route_to", (("next_hop_id", hop),))
 
 
+def member(hop: int, weight: int = 1) -> Member:
+    return Member("set_next_hop", (("next_hop_id", hop),), weight)
+
+
+def group(*hops: int) -> Entry:
+    return action_set("ecmp_group", (("group_id", 1),), map(member, hops))
+
+
 def put(device: FakeDevice, entry: Entry) -> None:
     message = PIPELINE.encode(entry).table_entry
     device.entries[entry_key(message)] = message
@@ -77,29 +89,36 @@ def test_an_entry_as_p4runtime_bytes() -> None:
     assert message.action.action.params[0].value == b"\x09"
 
 
+def test_an_action_set_as_p4runtime_bytes() -> None:
+    message = PIPELINE.encode(
+        action_set("ecmp_group", (("group_id", 1),), [member(5), member(6, weight=2)])
+    ).table_entry
+    assert TABLE_NAMES[message.table_id] == "ecmp_group"
+    actions = message.action.action_profile_action_set.action_profile_actions
+    assert [(one.weight, one.action.params[0].value) for one in actions] == [(1, b"\x05"), (2, b"\x06")]
+    assert not any(one.HasField("watch_port") or one.watch for one in actions)
+
+
 async def test_a_push_to_empty_switches_then_another(fake: FakeP4Runtime) -> None:
     topo = tiny(fake.address)
     seen: list[PushResult] = []
     assert await push(topo, PIPELINE, progress=seen.append) == [
-        PushResult("p0t0-0", pipeline_set=True, inserted=8),
-        PushResult("p0t0-1", pipeline_set=True, inserted=8),
-        PushResult("p0t1-0", pipeline_set=True, inserted=9),
+        PushResult("p0t0-0", pipeline_set=True, inserted=T0),
+        PushResult("p0t0-1", pipeline_set=True, inserted=T0),
+        PushResult("p0t1-0", pipeline_set=True, inserted=T1),
     ]
     assert sorted(result.switch for result in seen) == ["p0t0-0", "p0t0-1", "p0t1-0"]
     for device in fake.devices.values():
-        assert [(kind, {TABLE_NAMES[table] for table in tables}) for kind, tables in device.writes] == [
-            ("INSERT", {"next_hop"}),
-            ("INSERT", {"fib"}),
-            ("INSERT", {"my_sid"}),
-            ("INSERT", {"my_station"}),
-        ]
+        written = [(kind, {TABLE_NAMES[table] for table in tables}) for kind, tables in device.writes]
+        held = {TABLE_NAMES[entry.table_id] for entry in device.entries.values()}
+        assert written == [("INSERT", {table}) for table in TABLES if table in held]
         device.writes.clear()
     assert all(result.ok for result in await verify(topo, PIPELINE))
 
     assert await push(topo, PIPELINE) == [
-        PushResult("p0t0-0", unchanged=8),
-        PushResult("p0t0-1", unchanged=8),
-        PushResult("p0t1-0", unchanged=9),
+        PushResult("p0t0-0", unchanged=T0),
+        PushResult("p0t0-1", unchanged=T0),
+        PushResult("p0t1-0", unchanged=T1),
     ]
     assert not any(device.writes for device in fake.devices.values())
 
@@ -115,7 +134,7 @@ async def test_only_the_difference_is_written(fake: FakeP4Runtime) -> None:
     put(device, Entry("my_sid", (("dst_addr", "fcbb:bbbb:1::/48"),), "end_un", ()))
 
     assert (await verify(topo, PIPELINE))[0].difference
-    assert (await push(topo, PIPELINE))[0] == PushResult("p0t0-0", inserted=1, modified=1, deleted=2, unchanged=6)
+    assert (await push(topo, PIPELINE))[0] == PushResult("p0t0-0", inserted=1, modified=1, deleted=2, unchanged=T0 - 2)
     assert [(kind, [TABLE_NAMES[table] for table in tables]) for kind, tables in device.writes] == [
         ("DELETE", ["my_sid"]),
         ("DELETE", ["fib"]),
@@ -139,7 +158,7 @@ async def test_verify_names_every_entry_that_differs(fake: FakeP4Runtime) -> Non
     assert difference.missing == [fib("fcbb:bbbb:4000::/48", 2)]
     assert difference.extra == [fib("fcbb:bbbb:4321::/48", 1)]
     assert difference.changed == [(fib("fcbb:bbbb:e000::/48", 1), fib("fcbb:bbbb:e000::/48", 2))]
-    assert difference.unchanged == 6
+    assert difference.unchanged == T0 - 2
 
 
 async def test_default_entries_are_not_compared(fake: FakeP4Runtime) -> None:
@@ -157,8 +176,55 @@ async def test_a_big_table_goes_in_several_requests(fake: FakeP4Runtime) -> None
         )
     )
     results = await push(topo, PIPELINE)
-    assert results[0] == PushResult("p0t0-0", pipeline_set=True, inserted=401 + 801 + 1 + 401)
-    assert [len(tables) for _, tables in fake.devices[1].writes] == [401, 500, 301, 1, 401]
+    requests = [401, 1, 500, 302, 1, 6, 401, 401, 1, 500, 300, 400, 401]
+    assert results[0] == PushResult("p0t0-0", pipeline_set=True, inserted=sum(requests))
+    assert [len(tables) for _, tables in fake.devices[1].writes] == requests
+
+
+async def test_what_is_named_is_written_before_what_names_it(fake: FakeP4Runtime) -> None:
+    """A group that gets a member back: the next hop first."""
+    topo = tiny(fake.address)
+    await push(topo, PIPELINE)
+    device = fake.devices[1]
+    device.writes.clear()
+    hop = next(entry for entry in entries(topo, topo.switch("p0t0-0")) if entry.match == (("next_hop_id", 2),))
+    remove(device, hop)
+    put(device, group(1))
+    assert (await push(topo, PIPELINE))[0] == PushResult("p0t0-0", inserted=1, modified=1, unchanged=T0 - 2)
+    assert [(kind, [TABLE_NAMES[table] for table in tables]) for kind, tables in device.writes] == [
+        ("INSERT", ["next_hop"]),
+        ("MODIFY", ["ecmp_group"]),
+    ]
+    assert all(result.ok for result in await verify(topo, PIPELINE))
+
+
+def test_a_group_reads_back_as_planned_however_the_switch_tells_it() -> None:
+    """A member of weight 2 may be told as two members of weight 1, and members in any order."""
+    weighted = action_set("ecmp_group", (("group_id", 1),), [member(5), member(6, weight=2)])
+    message = PIPELINE.encode(weighted)
+    actions = message.table_entry.action.action_profile_action_set.action_profile_actions
+    five, six = actions
+    six.weight = 1
+    actions.MergeFrom([six, five])
+    del actions[0]
+    assert PIPELINE.decode(message) == weighted
+
+
+async def test_a_plan_that_is_too_big_for_a_table_is_not_begun(fake: FakeP4Runtime) -> None:
+    # NICs of two tenants by turns: each is let to its block, and to 400 single addresses.
+    nics = ", ".join(f"nic{nic}" for nic in range(0, 800, 2)), ", ".join(f"nic{nic}" for nic in range(1, 800, 2))
+    tenants = "".join(
+        f"- {{name: {name}, block: 'fcaa:{name}::/32', nics: [{own}]}}\n" for name, own in zip("ab", nics, strict=True)
+    )
+    text = TINY.replace("ADDRESS", fake.address).replace("nics_per_row: 1", "nics_per_row: 400")
+    text = text.replace("block: fcbb:bbbb::/32\n", f"tenants:\n{tenants}")
+    results = await push(Topology(Document.parse(text, "big.yaml")), PIPELINE)
+    count = 400 * (1 + 400)
+    assert results[0] == PushResult(
+        "p0t0-0", errors=(f"the plan has {count} entries for guard, which has room for 2048",)
+    )
+    assert fake.devices[1].config is None
+    assert results[2].pipeline_set
 
 
 async def test_a_refused_entry_is_named_and_the_rest_is_written(fake: FakeP4Runtime) -> None:
@@ -175,14 +241,14 @@ async def test_a_refused_entry_is_named_and_the_rest_is_written(fake: FakeP4Runt
     assert results[0] == PushResult(
         "p0t0-0",
         pipeline_set=True,
-        inserted=6,
+        inserted=T0 - 2,
         errors=(
             "insert fib dst_addr=fcbb:bbbb:4000::/48 -> route_to(next_hop_id=2): RESOURCE_EXHAUSTED: fib is full",
             "insert fib dst_addr=fd00:6d72:6300::/128 -> route_to(next_hop_id=1): RESOURCE_EXHAUSTED: fib is full",
         ),
     )
-    assert results[1] == PushResult("p0t0-1", pipeline_set=True, inserted=8)
-    assert len(fake.devices[1].entries) == 6
+    assert results[1] == PushResult("p0t0-1", pipeline_set=True, inserted=T0)
+    assert len(fake.devices[1].entries) == T0 - 2
 
 
 def primary_with_77(device: FakeDevice) -> None:
@@ -216,9 +282,9 @@ async def test_a_switch_that_fails_does_not_hold_up_the_others(
     fault(fake.devices[2])
     results = await push(tiny(fake.address), PIPELINE)
     assert results == [
-        PushResult("p0t0-0", pipeline_set=True, inserted=8),
+        PushResult("p0t0-0", pipeline_set=True, inserted=T0),
         PushResult("p0t0-1", errors=(error.replace("ADDRESS", fake.address),)),
-        PushResult("p0t1-0", pipeline_set=True, inserted=9),
+        PushResult("p0t1-0", pipeline_set=True, inserted=T1),
     ]
 
 
@@ -240,13 +306,13 @@ async def test_a_switch_that_does_not_answer(fake: FakeP4Runtime, method: str) -
 async def test_an_election_id_that_is_high_enough_is_taken_over_from_who_left(fake: FakeP4Runtime) -> None:
     fake.devices[1].highest_id = 77
     results = await push(tiny(fake.address), PIPELINE)
-    assert results[0] == PushResult("p0t0-0", pipeline_set=True, inserted=8)
+    assert results[0] == PushResult("p0t0-0", pipeline_set=True, inserted=T0)
 
 
 async def test_a_higher_election_id_wins(fake: FakeP4Runtime) -> None:
     primary_with_77(fake.devices[1])
     results = await push(tiny(fake.address), PIPELINE, election_id=78)
-    assert results[0] == PushResult("p0t0-0", pipeline_set=True, inserted=8)
+    assert results[0] == PushResult("p0t0-0", pipeline_set=True, inserted=T0)
 
 
 async def test_another_pipeline_is_replaced(fake: FakeP4Runtime) -> None:
@@ -258,7 +324,7 @@ async def test_another_pipeline_is_replaced(fake: FakeP4Runtime) -> None:
     assert results[0] == VerifyResult("p0t0-0", error=f"runs another pipeline (cookie 0x1234), {expected}")
     assert results[1] == VerifyResult("p0t0-1", error=f"runs no pipeline, {expected}")
     assert not results[0].ok
-    assert (await push(topo, PIPELINE))[0] == PushResult("p0t0-0", pipeline_set=True, inserted=8)
+    assert (await push(topo, PIPELINE))[0] == PushResult("p0t0-0", pipeline_set=True, inserted=T0)
 
 
 async def test_a_device_that_is_not_there(fake: FakeP4Runtime) -> None:

@@ -16,7 +16,7 @@ from controller.plan import entries
 from controller.push import PushResult, push, verify
 from controller.topology import Topology
 from controller.yaml_file import Document
-from tests.controller.test_push import TINY
+from tests.controller.test_push import T0, T1, TINY, group
 
 BMV2 = shutil.which("simple_switch_grpc")
 START_TIMEOUT = 20.0
@@ -45,7 +45,16 @@ async def tiny() -> AsyncIterator[Topology]:
             options = ["--no-p4", "--device-id", str(device_id), "--thrift-port", thrift]
             processes.append(
                 await asyncio.create_subprocess_exec(
-                    str(BMV2), *options, "--", "--grpc-server-addr", address, stdout=asyncio.subprocess.DEVNULL
+                    str(BMV2),
+                    *options,
+                    "--",
+                    "--grpc-server-addr",
+                    address,
+                    "--priority-queues",
+                    "8",
+                    "--cpu-port",
+                    "510",
+                    stdout=asyncio.subprocess.DEVNULL,
                 )
             )
             async with grpc.aio.insecure_channel(address) as channel:
@@ -62,24 +71,27 @@ async def test_push_verify_and_repair(tiny: Topology) -> None:
     pipeline = Pipeline()
     assert not any(result.ok for result in await verify(tiny, pipeline))
     assert await push(tiny, pipeline) == [
-        PushResult("p0t0-0", pipeline_set=True, inserted=8),
-        PushResult("p0t0-1", pipeline_set=True, inserted=8),
-        PushResult("p0t1-0", pipeline_set=True, inserted=9),
+        PushResult("p0t0-0", pipeline_set=True, inserted=T0),
+        PushResult("p0t0-1", pipeline_set=True, inserted=T0),
+        PushResult("p0t1-0", pipeline_set=True, inserted=T1),
     ]
     assert all(result.ok for result in await verify(tiny, pipeline))
 
+    assert all(not result.inserted and not result.modified for result in await push(tiny, pipeline))
+
     switch = tiny.switch("p0t0-1")
     plan = list(entries(tiny, switch))
+    planned_group = next(entry for entry in plan if entry.members)
     async with SwitchClient(switch.control, pipeline, 10.0) as client:
         await client.become_primary(1)
         assert [str(refusal) for refusal in await client.write(P4UpdateType.INSERT, plan[:1])] == [
             f"insert {plan[0]}: ALREADY_EXISTS: Match entry exists, use MODIFY if you wish to change action"
         ]
         assert await client.write(P4UpdateType.DELETE, plan[-1:]) == []
-        assert await client.write(P4UpdateType.MODIFY, [plan[2]._replace(params=(("next_hop_id", 77),))]) == []
+        assert await client.write(P4UpdateType.MODIFY, [group(9, 2, 9, 7)]) == []
     drifted = (await verify(tiny, pipeline))[1]
     assert drifted.difference is not None
     assert drifted.difference.missing == [plan[-1]]
-    assert [planned for planned, _ in drifted.difference.changed] == [plan[2]]
-    assert (await push(tiny, pipeline))[1] == PushResult("p0t0-1", inserted=1, modified=1, unchanged=6)
+    assert drifted.difference.changed == [(planned_group, group(2, 7, 9, 9))]
+    assert (await push(tiny, pipeline))[1] == PushResult("p0t0-1", inserted=1, modified=1, unchanged=T0 - 2)
     assert all(result.ok for result in await verify(tiny, pipeline))

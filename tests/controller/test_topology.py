@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv6Address
+from ipaddress import IPv6Address, IPv6Network
 from pathlib import Path
 
 import pytest
 
+from controller.tenants import Tenant
 from controller.topology import (
     Control,
     End,
@@ -82,6 +83,7 @@ def test_a_nic_has_a_port_in_each_plane() -> None:
             NicPort(0, 0xE001, IPv6Address("fd00:6d72:6300:1::1"), "02:01:00:01:e0:01"),
             NicPort(1, 0xE401, IPv6Address("fd00:6d72:6300:1:1::1"), "02:01:00:01:e4:01"),
         ),
+        tenant="default",
     )
 
 
@@ -347,8 +349,17 @@ def test_a_wrong_value_is_told_with_its_place(old: str, new: str, message: str) 
         ),
         (
             "  links:\n  - between: [nic0, p0t0-0]\n    ports:\n      p0t0-0: 511\n",
-            "small.yaml:19: overrides.links[0].ports.p0t0-0: does not fit: v1model has 9 bits for a port and 511 means "
-            "drop, so at most 510, got 511",
+            "small.yaml:19: overrides.links[0].ports.p0t0-0: does not fit: 510 is a v1model switch's CPU port and "
+            "511 means drop, so at most 509, got 511",
+        ),
+        (
+            "  links:\n  - between: [nic0, p0t0-0]\n    queues:\n      data_packets: 30\n",
+            "small.yaml:18: overrides.links[0].queues.mark_to: 38 is not below data_packets, 30: "
+            "trims would come before marks",
+        ),
+        (
+            "  links:\n  - between: [nic0, p0t0-0]\n    queues:\n      mark_to: 9\n",
+            "small.yaml:18: overrides.links[0].queues.mark_from: 10 is above mark_to, 9",
         ),
     ],
 )
@@ -358,15 +369,202 @@ def test_a_wrong_override_is_told_with_its_place(overrides: str, message: str) -
     assert str(caught.value) == message
 
 
-def test_too_many_ports_for_a_v1model_switch() -> None:
-    check_pushable(small({"t1_per_plane: 2": "t1_per_plane: 508"}))
+SETTINGS = [
+    ("mode: hash", "small.yaml:15: mode: input should be 'srv6' or 'ecmp', got \"hash\""),
+    ("guard: 1", "small.yaml:15: guard: input should be a valid boolean, got 1"),
+    (
+        "queues: {data_packets: 64}",
+        "small.yaml:15: queues.data_packets: does not fit: BMv2 loses packets silently in a queue of 64 or more, so at "
+        "most 63, got 64",
+    ),
+    (
+        "queues: {trim_packets: 64}",
+        "small.yaml:15: queues.trim_packets: does not fit: BMv2 loses packets silently in a queue of 64 or more, so at "
+        "most 63, got 64",
+    ),
+    (
+        "queues: {trim_packets: 0}",
+        "small.yaml:15: queues.trim_packets: input should be greater than or equal to 1, got 0",
+    ),
+    ("queues: {mark_from: 39}", "small.yaml:15: queues.mark_from: 39 is above mark_to, 38"),
+    (
+        "queues:\n  mark_to: 48",
+        "small.yaml:16: queues.mark_to: 48 is not below data_packets, 48: trims would come before marks",
+    ),
+    ("queues: {marks: 1}", "small.yaml:15: queues.marks: unknown key"),
+    (
+        "trim_size: 127",
+        "small.yaml:15: trim_size: 127 bytes would cut transport headers off: at least 128 in srv6 mode",
+    ),
+    (
+        "mode: ecmp\ntrim_size: 81",
+        "small.yaml:16: trim_size: 81 bytes would cut transport headers off: at least 82 in ecmp mode",
+    ),
+    (
+        "trim_size: 65536",
+        "small.yaml:15: trim_size: does not fit: it is cut from a packet with a 16-bit length, so at most 65535, "
+        "got 65536",
+    ),
+    (
+        "dscp: {control: 64}",
+        "small.yaml:15: dscp.control: does not fit: a DSCP has 6 bits, so at most 63, got 64",
+    ),
+    ("dscp: {control: 4}", "small.yaml:15: dscp.control: 4 is already the DSCP of trimmable"),
+    ("dscp: {no_trim: 46}", "small.yaml:15: dscp.no_trim: 46 is already the DSCP of control"),
+    (
+        "dscp:\n  trimmed: 20\n  trimmed_lasthop: 20",
+        "small.yaml:17: dscp.trimmed_lasthop: 20 is already the DSCP of trimmed",
+    ),
+    ("dscp: {controls: 1}", "small.yaml:15: dscp.controls: unknown key"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), SETTINGS)
+def test_a_wrong_setting_is_told_with_its_place(text: str, message: str) -> None:
     with pytest.raises(FileError) as caught:
-        check_pushable(small({"t1_per_plane: 2": "t1_per_plane: 509"}))
-    assert str(caught.value) == (
-        "small.yaml:5: t1_per_plane: a T0 has 511 ports, a v1model switch at most 510: it can be planned, not pushed"
+        small(extra=text + "\n")
+    assert str(caught.value) == message
+
+
+def test_settings_at_their_limits() -> None:
+    topo = small(
+        extra="mode: ecmp\ntrim_size: 82\nqueues: {data_packets: 63, trim_packets: 63, mark_from: 0, mark_to: 62}\n"
     )
-    with pytest.raises(FileError, match=r"^small\.yaml:4: rows: a T1 has 511 ports, "):
-        check_pushable(small({"rows: 2": "rows: 511"}))
+    assert topo.mode == "ecmp"
+    assert topo.model.trim_size == 82
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_the_defaults_that_a_preset_tells_of_are_the_defaults(name: str) -> None:
+    text = preset_text(name)
+    told = "".join(
+        line.removeprefix("# ") + "\n"
+        for line in text.partition("# Defaults:\n")[2].splitlines()
+        if "tenants" not in line
+    )
+    with_defaults = Topology(Document.parse(text + told, name)).model
+    assert with_defaults == Topology.preset(name).model
+    if told:
+        assert {"mode", "guard", "queues", "trim_size", "dscp"} < with_defaults.model_fields_set
+
+
+def test_tenants() -> None:
+    topo = small(
+        {
+            "block: fcbb:bbbb::/32\n": """\
+tenants:
+- {name: blue, block: "fcbb:1::/32", nics: [nic4, nic1..2, nic3]}
+- {name: red, block: "fcbb:2::/32", nics: [nic0, nic5]}
+""",
+            "nics_per_row: 2": "nics_per_row: 3",
+        }
+    )
+    blue, red = topo.tenants
+    assert blue == Tenant("blue", IPv6Network("fcbb:1::/32"), (range(1, 5),), frozenset({0, 1}))
+    assert red == Tenant("red", IPv6Network("fcbb:2::/32"), (range(1), range(5, 6)), frozenset({0, 1}))
+    assert [nic.tenant for nic in topo.nics()] == ["red", "blue", "blue", "blue", "blue", "red"]
+    assert topo.tenant("red") == red
+    with pytest.raises(UnknownNodeError, match=r"^no tenant 'default' in small: blue, red$"):
+        topo.tenant("default")
+    assert blue.usid_prefix(0x2001) == "fcbb:1:2001::/48"
+
+
+def test_the_prefixes_of_a_tenants_nics() -> None:
+    """Whole rows are held by few prefixes, parts of rows by those of the addresses in one plane."""
+    tenants = "tenants:\n- {name: a, block: 'fcbb:1::/32', nics: [nic2..12]}\n"
+    tenants += "- {name: b, block: 'fcbb:2::/32', nics: [nic0..1, nic13..39]}\n"
+    topo = small({"block: fcbb:bbbb::/32\n": tenants, "rows: 2": "rows: 10", "nics_per_row: 2": "nics_per_row: 4"})
+    a, b = topo.tenants
+    assert list(topo.nic_prefixes(a, 1)) == [
+        "fd00:6d72:6300:0:1::2/127",  # nic2..3 of row 0
+        "fd00:6d72:6300:1::/64",  # rows 1 and 2: nic4..11
+        "fd00:6d72:6300:2::/64",
+        "fd00:6d72:6300:3:1::/128",  # nic12
+    ]
+    assert list(topo.nic_prefixes(b, 0)) == [
+        "fd00:6d72:6300::/127",
+        "fd00:6d72:6300:3::1/128",
+        "fd00:6d72:6300:3::2/127",
+        "fd00:6d72:6300:4::/62",  # rows 4 to 7
+        "fd00:6d72:6300:8::/63",
+    ]
+    assert list(Topology.preset("paper-8x100").nic_prefixes(Topology.preset("paper-8x100").tenants[0], 7)) == [
+        "fd00:6d72:6300::/55"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tenants", "message"),
+    [
+        ("", "small.yaml:1: block: this key is missing, or `tenants` with a block each"),
+        (
+            "block: fcbb:bbbb::/32\ntenants: [{name: a, block: 'fcaa::/32', nics: [nic0..3]}]",
+            "small.yaml:7: block: each of the tenants has a block of its own, there is no other",
+        ),
+        ("tenants: []", "small.yaml:7: tenants: list should have at least 1 item after validation, not 0"),
+        (
+            "tenants:\n- {name: A b, block: 'fcaa::/32', nics: [nic0]}",
+            "small.yaml:8: tenants[0].name: string should match pattern '^[a-z0-9][a-z0-9-]*$', got \"A b\"",
+        ),
+        (
+            "tenants:\n- {name: a, block: 'fcaa::/48', nics: [nic0]}",
+            'small.yaml:8: tenants[0].block: must be a /32: uSIDs are F3216 (RFC 9800), got "fcaa::/48"',
+        ),
+        (
+            "tenants:\n- {name: a, block: 'fcaa::/32', nics: [nic0]}\n- {name: a, block: 'fcab::/32', nics: [nic1..3]}",
+            "small.yaml:9: tenants[1].name: tenants[0] is already 'a'",
+        ),
+        (
+            "tenants:\n- {name: a, block: 'fcaa::/32', nics: [nic0]}\n- {name: b, block: 'fcaa::/32', nics: [nic1..3]}",
+            "small.yaml:9: tenants[1].block: fcaa::/32 overlaps tenants[0].block, fcaa::/32",
+        ),
+        (
+            "tenants:\n- {name: a, block: 'fd00:6d72::/32', nics: [nic0..3]}",
+            "small.yaml:9: nic_prefix: fd00:6d72:6300::/48 overlaps tenants[0].block, fd00:6d72::/32",
+        ),
+        (
+            "tenants:\n- {name: a, block: 'fcaa::/32', nics: [p0t0-0]}",
+            "small.yaml:8: tenants[0].nics[0]: must be a NIC such as nic3, or a range such as nic0..3, got 'p0t0-0'",
+        ),
+        (
+            "tenants:\n- {name: a, block: 'fcaa::/32', nics: [nic0, nic3..1]}",
+            "small.yaml:8: tenants[0].nics[1]: nic3..1 is empty: its first NIC comes after its last",
+        ),
+        (
+            "tenants:\n- {name: a, block: 'fcaa::/32', nics: [nic0..4]}",
+            "small.yaml:8: tenants[0].nics[0]: no NIC 'nic4' in small: nic0..3",
+        ),
+        (
+            "tenants:\n- {name: a, block: 'fcaa::/32', nics: [nic2..3]}\n- name: b\n  block: 'fcab::/32'\n"
+            "  nics:\n  - nic0..1\n  - nic3",
+            "small.yaml:13: tenants[1].nics[1]: nic3 is already a's, by tenants[0].nics[0]",
+        ),
+        (
+            "tenants:\n- {name: a, block: 'fcaa::/32', nics: [nic0..1, nic1..3]}",
+            "small.yaml:8: tenants[0].nics[1]: nic1 is already a's, by tenants[0].nics[0]",
+        ),
+        (
+            "tenants:\n- {name: a, block: 'fcaa::/32', nics: [nic0, nic2..3]}",
+            "small.yaml:7: tenants: nic1 is no tenant's",
+        ),
+        ("tenants:\n- {name: a, block: 'fcaa::/32', nics: [nic0..2]}", "small.yaml:7: tenants: nic3 is no tenant's"),
+    ],
+)
+def test_wrong_tenants_are_told_with_their_place(tenants: str, message: str) -> None:
+    with pytest.raises(FileError) as caught:
+        small({"block: fcbb:bbbb::/32": tenants})
+    assert str(caught.value) == message
+
+
+def test_too_many_ports_for_a_v1model_switch() -> None:
+    check_pushable(small({"t1_per_plane: 2": "t1_per_plane: 507"}))
+    with pytest.raises(FileError) as caught:
+        check_pushable(small({"t1_per_plane: 2": "t1_per_plane: 508"}))
+    assert str(caught.value) == (
+        "small.yaml:5: t1_per_plane: a T0 has 510 ports, a v1model switch at most 509: it can be planned, not pushed"
+    )
+    with pytest.raises(FileError, match=r"^small\.yaml:4: rows: a T1 has 510 ports, "):
+        check_pushable(small({"rows: 2": "rows: 510"}))
 
 
 def test_presets_are_files_that_load_reads(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from nic_model.congestion import FixedWindow
 from nic_model.ev import EvEvent, EvProfile
 from nic_model.nic import Nic
 from nic_model.packet import Frame
-from nic_model.paths import LocalNic, LocalPort, PathFile, Template, UsidKind, usid
+from nic_model.paths import LocalNic, LocalPort, Mode, PathFile, Template, UsidKind, usid
 from nic_model.verbs import CQ, MR, PD, QP, SGE, WC, Access, Context, QPAttr, QPInitAttr, RecvWR, SendWR, WROpcode
 
 PLANES = 4
@@ -35,7 +35,7 @@ def _prefix(row: int) -> bytes:
     return bytes.fromhex("fd006d726300") + row.to_bytes(2, "big")
 
 
-def path_file(row: int) -> PathFile:
+def path_file(row: int, mode: Mode = "srv6") -> PathFile:
     """Row `row` of a fabric of two rows with one NIC each."""
     t0 = [usid(UsidKind.T0, 0, index) for index in (0, 1)]
     nic = usid(UsidKind.NIC, 0, 0)
@@ -55,16 +55,16 @@ def path_file(row: int) -> PathFile:
         else Template(to, _prefix(to), BLOCK, (t0[row], usid(UsidKind.T1, 0, 0), t0[to], nic), PLANES, UPLINKS)
         for to in (0, 1)
     )
-    return PathFile(row, BLOCK, PLANES, UPLINKS, (LocalNic(f"nic{row}", 0, ports),), templates)
+    return PathFile(row, BLOCK, PLANES, UPLINKS, (LocalNic(f"nic{row}", 0, ports),), templates, mode)
 
 
 class Side:
     """One NIC with an application that only collects completions."""
 
-    def __init__(self, row: int, seed: int, window: int, profile: EvProfile) -> None:
+    def __init__(self, row: int, seed: int, window: int, profile: EvProfile, mode: Mode) -> None:
         self.events: list[EvEvent] = []
         self.nic = Nic(
-            path_file(row),
+            path_file(row, mode),
             f"nic{row}",
             rng=random.Random(seed + row),
             congestion=lambda _: FixedWindow(window),
@@ -91,6 +91,7 @@ class BackToBack:
         window: int = 400_000,
         profile: EvProfile | None = None,
         sq_psn: int = 0xFFFFF0,  # wraps soon
+        mode: Mode = "srv6",
         **attr: Any,
     ) -> None:
         profile = EvProfile(16, 8) if profile is None else profile
@@ -98,7 +99,7 @@ class BackToBack:
         self.verdict = verdict
         self.wire_log: list[tuple[int, int, int, Frame]] = []
         """(now, sender, plane, frame) of everything that was sent."""
-        self.sides = (Side(0, seed, window, profile), Side(1, seed, window, profile))
+        self.sides = (Side(0, seed, window, profile, mode), Side(1, seed, window, profile, mode))
         self._heap: list[tuple[int, int, int, int, Frame | None]] = []
         self._count = 0
         self._waking = [[0] * PLANES, [0] * PLANES]

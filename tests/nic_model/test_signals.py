@@ -402,3 +402,18 @@ def test_a_denylist_forbids_a_plane_a_t1_and_a_remote_link() -> None:
     pair.run()
     assert target.buf == source.buf and used(pair, since=110_000) == everything
     assert transitions(pair, 0, EvState.ASSUMED_BAD) == []
+
+
+def test_in_ecmp_mode_nothing_is_encapsulated_and_the_evs_are_random_values() -> None:
+    pair = BackToBack(constant_delay(DELAY), mode="ecmp", profile=EvProfile(64, 0))
+    source, target = filled(pair, 640)
+    pair.write(source, target)
+    pair.run()
+    assert target.buf == source.buf
+    data = data_by(pair, 0)
+    assert len({packet.ev for _, _, packet in data}) == 64
+    for _, plane, packet in data:
+        assert packet.outer_dst is None and packet.ev >> 29 == plane
+        assert packet.dst[8:10] == plane.to_bytes(2, "big")
+    requester = pair.sides[0].qp.core.requester
+    assert requester is not None and requester.counters.retransmissions == 0

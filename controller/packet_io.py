@@ -1,0 +1,90 @@
+"""Packets between one switch and its controller, and what the controller answers to one whose hop limit ran out."""
+
+from __future__ import annotations
+
+import struct
+from ipaddress import IPv6Address
+from typing import NamedTuple
+
+from finsy import P4PacketIn, P4PacketOut
+
+from controller.p4runtime import Pipeline, SwitchClient
+
+_ETHERNET = struct.Struct("!6s6s2s")
+_IPV6 = struct.Struct("!IHBB16s16s")
+_ICMPV6 = struct.Struct("!BBHI")
+_PSEUDO_HEADER = struct.Struct("!16s16sII")
+
+_IPV6_VERSION = 6 << 28
+_HOP_LIMIT = 64
+_NEXT_HEADER_ICMPV6 = 58
+_MIN_MTU = 1280  # RFC 8200 5
+_TIME_EXCEEDED = 3  # RFC 4443 3.3, with code 0 for the hop limit
+_FIRST_INFORMATIONAL = 128  # RFC 4443 2.1: what is below is an error message
+_REDIRECT = 137
+
+
+class PacketIn(NamedTuple):
+    """A frame that a switch gave to its controller, as it was received, and why: one of DROP_REASONS."""
+
+    ingress_port: int
+    reason: str
+    frame: bytes
+
+
+class PacketIo:
+    """The packets of one switch. `client` must be its primary controller and run the pipeline."""
+
+    def __init__(self, client: SwitchClient, pipeline: Pipeline) -> None:
+        self._client = client
+        self._schema = pipeline.schema
+        reasons = pipeline.schema.p4info.type_info.serializable_enums["DropReason"].members
+        self._reasons = {int.from_bytes(reason.value, "big"): reason.name.lower() for reason in reasons}
+
+    async def receive(self) -> PacketIn:
+        """Wait for the next packet. To stop waiting ends the stream. Raises SwitchError."""
+        packet = P4PacketIn.decode(await self._client.next_packet(), self._schema)
+        return PacketIn(packet["ingress_port"], self._reasons[packet["reason"]], packet.payload)
+
+    async def send(self, egress_port: int, frame: bytes) -> None:
+        """Let a frame out of a port, past all tables. Raises SwitchError."""
+        await self._client.send_packet(P4PacketOut(frame, egress_port=egress_port, pad=0).encode_update(self._schema))
+
+
+def icmp_time_exceeded(address: IPv6Address, frame: bytes) -> bytes | None:
+    """The frame that tells a packet's source that its hop limit ran out at the switch with `address` (RFC 4443 3.3).
+
+    `frame` is the packet as received, in Ethernet; the answer belongs to the port that it came through. It holds as
+    much of the packet as fits into 1280 bytes. None where no answer may be given (RFC 4443 2.4 e): to an error message,
+    and to a source that is not a node's address.
+    """
+    dst_mac, src_mac, ethertype = _ETHERNET.unpack_from(frame)
+    _, payload_length, next_header, _, source, _ = _IPV6.unpack_from(frame, _ETHERNET.size)
+    packet = frame[_ETHERNET.size :][: _IPV6.size + payload_length]  # without Ethernet's padding
+    if next_header == _NEXT_HEADER_ICMPV6 and _is_error(packet[_IPV6.size :]):
+        return None
+    if IPv6Address(source).is_unspecified or IPv6Address(source).is_multicast:
+        return None
+
+    quoted = packet[: _MIN_MTU - _IPV6.size - _ICMPV6.size]
+    length = _ICMPV6.size + len(quoted)
+    pseudo_header = _PSEUDO_HEADER.pack(address.packed, source, length, _NEXT_HEADER_ICMPV6)
+    checksum = _internet_checksum(pseudo_header + _ICMPV6.pack(_TIME_EXCEEDED, 0, 0, 0) + quoted)
+    return (
+        _ETHERNET.pack(src_mac, dst_mac, ethertype)
+        + _IPV6.pack(_IPV6_VERSION, length, _NEXT_HEADER_ICMPV6, _HOP_LIMIT, address.packed, source)
+        + _ICMPV6.pack(_TIME_EXCEEDED, 0, checksum, 0)
+        + quoted
+    )
+
+
+def _is_error(message: bytes) -> bool:
+    """Whether an ICMPv6 message is one that must not be answered with an error: so is one without a type."""
+    return not message or message[0] < _FIRST_INFORMATIONAL or message[0] == _REDIRECT
+
+
+def _internet_checksum(data: bytes) -> int:
+    """RFC 1071: the ones' complement of the ones' complement sum of all 16-bit words."""
+    padded = data + b"\0" * (len(data) % 2)
+    # 2^16 is 1 modulo 0xFFFF, so the number as a whole is the sum of its words.
+    return -int.from_bytes(padded, "big") % 0xFFFF

@@ -1,0 +1,96 @@
+"""A NIC as its driver and its verbs see it, whatever transport it speaks."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from nic_model.packet import Frame
+
+if TYPE_CHECKING:
+    from nic_model.verbs import PD, QPAttr, QPInitAttr, QPState, RecvWR, Regions, SendWR
+
+
+@dataclass(slots=True)
+class Port:
+    """One port, in one plane: its addresses, what it counts, and the control packets that wait to leave through it."""
+
+    plane: int
+    address: bytes
+    mac: bytes
+    gateway: bytes
+    up: bool = True
+    control: deque[Frame] = field(default_factory=deque)
+    packets_in: int = 0
+    packets_out: int = 0
+    payload_bytes: int = 0
+    """Put into memory by packets that came in here, each byte once."""
+
+
+@dataclass(slots=True)
+class NicCounters:
+    """`refused` counts frames that were not taken, by reason."""
+
+    refused: Counter[str] = field(default_factory=Counter)
+
+
+class VerbsQueuePair(Protocol):
+    """An endpoint's side of a `verbs.QP`, which documents the methods."""
+
+    @property
+    def qpn(self) -> int: ...
+    @property
+    def state(self) -> QPState: ...
+    def to_init(self, attr: QPAttr) -> None: ...
+    def to_rtr(self, attr: QPAttr) -> None: ...
+    def to_rts(self, attr: QPAttr) -> None: ...
+    def post_send(self, wr: SendWR) -> None: ...
+    def post_recv(self, wr: RecvWR) -> None: ...
+
+
+class Device(Protocol):
+    """What `nic_model.nic.Nic` (MRC) and `nic_model.roce.RoceNic` have in common. Times are in ns."""
+
+    name: str
+    regions: Regions
+    counters: NicCounters
+
+    @property
+    def ports(self) -> Sequence[Port]:
+        """By plane."""
+        ...
+
+    def create_queue_pair(self, pd: PD, init_attr: QPInitAttr) -> VerbsQueuePair:
+        """For the verbs: a QP in RESET. Raises VerbsError if there are no numbers left."""
+        ...
+
+    def queue_pairs(self) -> Sequence[VerbsQueuePair]:
+        """All of them, by number."""
+        ...
+
+    @property
+    def ready(self) -> int:
+        """Bit p is set if `pull(p, now)` may have a frame."""
+        ...
+
+    def pull(self, plane: int, now: int) -> Frame | None:
+        """The next frame for a free port, None if there is none."""
+        ...
+
+    def receive(self, plane: int, frame: Frame, now: int) -> None:
+        """A frame from the wire. Never raises: a bad one is counted in `counters.refused`."""
+        ...
+
+    def next_deadline(self) -> int | None:
+        """When `poll` is due next, None if nothing waits for time to pass."""
+        ...
+
+    def poll(self, now: int) -> None:
+        """Run what is due."""
+        ...
+
+    def port_status(self, plane: int, up: bool, now: int) -> None:
+        """A port's link went down or came up."""
+        ...
