@@ -24,7 +24,7 @@ control Admission(in headers_t hdr, inout metadata_t meta, inout standard_metada
         actions = {
             classify;
         }
-        default_action = classify(DATA_QUEUE, 0);
+        const default_action = classify(DATA_QUEUE, 0);
         size = 64;
     }
 

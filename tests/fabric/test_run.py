@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from controller.yaml_file import FileError
+from fabric.phases import ring
 from fabric.results import Result
-from fabric.run import Run, ring
+from fabric.run import Run
 
 SMALL = {"schema": 1, "name": "small", "topology": "compose", "qp": {"active_evs": 2, "backup_evs": 2}}
 RING: dict[str, Any] = {"kind": "ring-all-reduce", "bytes": 400_000}
@@ -25,7 +26,7 @@ NIC_T0 = ["nic0", "p1t0-0"]
 
 def prepare(directory: Path, **scenario: Any) -> Run:
     path = directory / "scenario.yaml"
-    path.write_text(yaml.safe_dump({**SMALL, "workload": WRITE, **scenario}))
+    path.write_text(yaml.safe_dump({**SMALL, "workloads": [WRITE], **scenario}))
     return Run(path)
 
 
@@ -41,11 +42,12 @@ def without_wall(result: Result) -> dict[str, Any]:
 
 @pytest.mark.parametrize("workload", [RING, WRITE], ids=["ring", "write"])
 def test_without_faults_nothing_is_lost(tmp_path: Path, workload: dict[str, Any]) -> None:
-    result = execute(tmp_path, workload=workload)
+    result = execute(tmp_path, workloads=[workload])
     assert result.verified
     assert (result.retransmissions, result.losses, result.switch_drops, result.refused_by_nics) == (0, {}, {}, {})
-    # per T0: 4 ports x (my_station, next_hop), 1 uN, 2 + 2 uSIDs, 2 addresses; per T1: 2 x 2, 1, 2 uSIDs, 2 rows
-    assert result.entries == 4 * (8 + 1 + 4 + 2) + 4 * (4 + 1 + 2 + 2)
+    # Per port my_station, next_hop, queue_limits, port_role; 6 traffic classes, 1 uN, 1 punt; on a T0 2 + 2 uSIDs, 2
+    # addresses, a row and its group, and per host port host_port and 2 guards; on a T1 2 uSIDs and 2 rows.
+    assert result.entries == 4 * (4 * 4 + 8 + 4 + 2 + 2 + 2 * 3) + 4 * (2 * 4 + 8 + 2 + 2)
     data = [plane.data_packets for plane in result.per_plane]
     assert max(data) - min(data) <= len(WRITE["pairs"]) + 8
 
@@ -66,12 +68,12 @@ def test_without_faults_nothing_is_lost(tmp_path: Path, workload: dict[str, Any]
 )
 def test_every_kind_of_fault_leaves_every_byte_right(tmp_path: Path, fault: dict[str, Any], seed: int) -> None:
     for workload in (RING, WRITE):
-        result = execute(tmp_path, workload=workload, faults=[fault], seed=seed)
+        result = execute(tmp_path, workloads=[workload], faults=[fault], seed=seed)
         assert result.errors == []
 
 
 def test_losses_are_found_and_their_paths_replaced(tmp_path: Path) -> None:
-    result = execute(tmp_path, workload=RING, faults=[{"kind": "link-down", "link": T0_T1, "at_us": 8}])
+    result = execute(tmp_path, workloads=[RING], faults=[{"kind": "link-down", "link": T0_T1, "at_us": 8}])
     assert result.verified
     assert result.per_plane[0].lost_on_links > 0 and result.per_plane[1].lost_on_links == 0
     assert result.per_plane[0].ev_replaced > 0 and result.per_plane[1].ev_replaced == 0
@@ -91,16 +93,16 @@ def test_a_run_that_is_not_done_in_time_says_so(tmp_path: Path) -> None:
 
 
 def test_wrong_bytes_are_noticed(tmp_path: Path) -> None:
-    run = prepare(tmp_path, workload=RING)
-    run.workload._members[1].vector[5] += 1  # type: ignore[attr-defined]
+    run = prepare(tmp_path, workloads=[RING])
+    run.workloads[0].members[1].vector[5] += 1  # type: ignore[attr-defined]
     result = run.execute()
     assert "nic2: 1 of 100000 sums are wrong" in result.errors
 
 
 def test_same_seed_same_summary_other_seed_another(tmp_path: Path) -> None:
     faults = [{"kind": "loss", "link": T0_T1, "rate": 0.05}]
-    one, two = (execute(tmp_path, workload=RING, faults=faults, seed=7) for _ in range(2))
-    other = execute(tmp_path, workload=RING, faults=faults, seed=8)
+    one, two = (execute(tmp_path, workloads=[RING], faults=faults, seed=7) for _ in range(2))
+    other = execute(tmp_path, workloads=[RING], faults=faults, seed=8)
     assert without_wall(one) == without_wall(two) != without_wall(other)
 
 
@@ -113,8 +115,8 @@ def test_without_entries_nothing_is_forwarded(tmp_path: Path, monkeypatch: pytes
 
 
 def test_ring_neighbours_are_in_different_rows(tmp_path: Path) -> None:
-    run = prepare(tmp_path, workload=RING, topology="demo")
-    names = [node.nic.name for node in ring(run.fabric)]
+    run = prepare(tmp_path, workloads=[RING], topology="demo")
+    names = ring(run.topo)
     assert names == ["nic0", "nic4", "nic1", "nic5", "nic2", "nic6", "nic3", "nic7"]
 
 
@@ -129,8 +131,8 @@ def test_ring_neighbours_are_in_different_rows(tmp_path: Path) -> None:
         ),
         ({"faults": [{"kind": "meteor", "at_us": 1}]}, "faults[0]"),
         ({"faults": [{"kind": "loss", "link": T0_T1, "rate": 2.0}]}, "faults[0].rate: "),
-        ({"workload": {"kind": "write", "pairs": [["nic0", "nic9"]], "bytes": 1}}, "no NIC 'nic9' in compose"),
-        ({"workload": {"kind": "ring-all-reduce", "bytes": 6}}, "workload.bytes: "),
+        ({"workloads": [{"kind": "write", "pairs": [["nic0", "nic9"]], "bytes": 1}]}, "no NIC 'nic9' in compose"),
+        ({"workloads": [{"kind": "ring-all-reduce", "bytes": 6}]}, "workloads[0].bytes: "),
         ({"qp": {"path_mtu": 1500}}, "qp.path_mtu: "),
     ],
 )
