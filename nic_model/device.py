@@ -28,6 +28,11 @@ class Port:
     payload_bytes: int = 0
     """Put into memory by packets that came in here, each byte once."""
 
+    def send_control(self, frame: Frame) -> None:
+        """Queue a control packet; it is lost if the port is down."""
+        if self.up:
+            self.control.append(frame)
+
 
 @dataclass(slots=True)
 class NicCounters:
@@ -48,6 +53,7 @@ class VerbsQueuePair(Protocol):
     def to_rts(self, attr: QPAttr) -> None: ...
     def post_send(self, wr: SendWR) -> None: ...
     def post_recv(self, wr: RecvWR) -> None: ...
+    def close(self) -> None: ...
 
 
 class Device(Protocol):

@@ -12,11 +12,12 @@ A bad packet never raises: it is counted by its reason in `counters.refused`.
 from __future__ import annotations
 
 import random
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from nic_model.congestion import CongestionControl
+from nic_model.device import NicCounters, Port
 from nic_model.endpoint import ANSWER_TIMEOUT, EndpointOperations
 from nic_model.ev import EvEvent, EvProfile
 from nic_model.headers import ENDPOINT_DQPN
@@ -32,27 +33,10 @@ FIRST_QPN = 16
 
 
 @dataclass(slots=True)
-class Port:
-    """One port, in one plane: its addresses, and what waits to leave through it."""
+class MrcPort(Port):
+    """One port, and the QPs whose next packet leaves through it."""
 
-    plane: int
-    address: bytes
-    mac: bytes
-    gateway: bytes
-    up: bool = True
-    control: deque[Frame] = field(default_factory=deque)
     ready: deque[QueuePair] = field(default_factory=deque)
-    packets_in: int = 0
-    packets_out: int = 0
-    payload_bytes: int = 0
-    """Put into memory by packets that came in here, each byte once."""
-
-
-@dataclass(slots=True)
-class NicCounters:
-    """`refused` counts frames that were not taken, by reason."""
-
-    refused: Counter[str] = field(default_factory=Counter)
 
 
 class Nic:
@@ -70,10 +54,13 @@ class Nic:
         ev_listener: Callable[[EvEvent], None] | None = None,
         first_qpn: int = FIRST_QPN,
         answer_timeout: int = ANSWER_TIMEOUT,
+        late_tolerance: int = 0,
     ) -> None:
         """`congestion` makes the controller of a new QP from its cc_profile_id.
 
         QPs are numbered from `first_qpn`. A PORT_STATUS_UPDATE is repeated `answer_timeout` ns later if need be.
+        A packet that is less than `late_tolerance` ns late is never taken for lost for that: software switches, and
+        hosts under load, stand still now and then.
         """
         self.name = name
         self.paths = paths
@@ -84,12 +71,13 @@ class Nic:
         self.ev_listener = ev_listener
         self.srv6 = paths.mode == "srv6"
         """SRv6 mode: packets are encapsulated and steered. Else ECMP mode: switches hash their EV."""
+        self.late_tolerance = late_tolerance
         self.regions = Regions()
         self.host_penalty = HostPenalty()
         """Set `host_penalty.value` while the host is slow."""
         self.counters = NicCounters()
         self.ports = [
-            Port(plane, port.address, port.mac, port.gateway) for plane, port in enumerate(paths.local(name).ports)
+            MrcPort(plane, port.address, port.mac, port.gateway) for plane, port in enumerate(paths.local(name).ports)
         ]
         self._addresses = frozenset(port.address for port in self.ports)
         self.endpoint = EndpointOperations(self, answer_timeout)
@@ -153,8 +141,7 @@ class Nic:
 
     def send_control(self, plane: int, frame: Frame) -> None:
         """Queue a control packet on a port; it is lost if the port is down."""
-        if self.planes_up >> plane & 1:
-            self.ports[plane].control.append(frame)
+        self.ports[plane].send_control(frame)
 
     def peer_ports(self, peer: Peer, ports_up: int, now: int) -> None:
         """A peer tells which of its ports can be reached: its QPs leave the others, or use them again."""
@@ -189,7 +176,7 @@ class Nic:
             port.packets_out += 1
         return frame
 
-    def _pull_data(self, port: Port, now: int) -> Frame | None:
+    def _pull_data(self, port: MrcPort, now: int) -> Frame | None:
         while port.ready:
             queue_pair = port.ready.popleft()
             queue_pair.enlisted = False

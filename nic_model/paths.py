@@ -70,6 +70,11 @@ def srv6_ev(plane: int, uplink: int) -> int:
     return plane << _EV_PLANE_SHIFT | uplink << _EV_UPLINK_SHIFT
 
 
+def port_plane(address: bytes) -> int:
+    """The plane of a NIC port, by its address (16 bytes): the row's /64 | plane 16 bits | 0 | NIC 16 bits."""
+    return int.from_bytes(address[_PREFIX_BYTES : _PREFIX_BYTES + 2], "big")
+
+
 class PathFileError(ValueError):
     """A path file that is not as it must be. str() is one line: file, line, reason."""
 

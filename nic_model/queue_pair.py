@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -13,52 +12,35 @@ from nic_model.headers import WRITE_OPCODES, Opcode
 from nic_model.packet import Packet, build_control
 from nic_model.peer import Deny, Peer
 from nic_model.prober import PathProber
-from nic_model.requester import TIMEOUT_UNIT, Message, Requester
+from nic_model.requester import Requester
 from nic_model.responder import Responder
+from nic_model.retry import TIMEOUT_UNIT
 from nic_model.reverse import ReverseEvs
-from nic_model.verbs import (
-    MPR_UNIT,
-    PD,
-    WC,
-    Access,
-    QPAttr,
-    QPInitAttr,
-    QPState,
-    RecvWR,
-    SendWR,
-    VerbsError,
-    WCOpcode,
-    WCStatus,
-    WROpcode,
-)
+from nic_model.verbs import MPR_UNIT, PD, QPAttr, QPInitAttr, QPState, VerbsError, WCStatus
+from nic_model.work_queues import WorkQueues
 
 if TYPE_CHECKING:
     from nic_model.nic import Nic
 
 PROBES_PER_TIMEOUT = 8
 """How often in one ACK timeout a path that was given up is probed."""
-RDMA_MAX_MESSAGE = 1 << 31
-"""Bytes in one message (InfiniBand 9.4.3)."""
 
 
-class QueuePair:
+class QueuePair(WorkQueues):
     """The endpoint's side of a `verbs.QP`."""
 
+    requester: Requester | None = None
+
     def __init__(self, nic: Nic, qpn: int, pd: PD, init_attr: QPInitAttr) -> None:
-        self.qpn = qpn
-        self.state = QPState.RESET
+        super().__init__(nic.regions, qpn, pd, init_attr)
         self.enlisted = False
         """Is it waiting for a port to become free? Kept by the NIC."""
-        self.requester: Requester | None = None
         self.responder: Responder | None = None
         self.peer: Peer | None = None
         self.prober: PathProber | None = None
         self._reverse: ReverseEvs | None = None
         self._nic = nic
-        self._pd = pd
-        self._init_attr = init_attr
         self._profile = EvProfile()
-        self._receive_queue: deque[RecvWR] = deque()
         self._dest_qpn = 0
         self._arrival_port = 0
         self._probe_interval = 0
@@ -91,7 +73,7 @@ class QueuePair:
             dynamic_mpr=attr.dynamic_mpr,
             max_wimm=attr.max_wimm,
             pd=self._pd,
-            regions=self._nic.regions,
+            regions=self._regions,
             rcq=self._init_attr.rcq,
             receive_queue=self._receive_queue,
             penalty=self._nic.host_penalty,
@@ -114,6 +96,7 @@ class QueuePair:
             timeout=attr.timeout,
             linear_cnt=attr.linear_cnt,
             exp_cnt=attr.exp_cnt,
+            late_tolerance=self._nic.late_tolerance,
             evs=evs,
             window=self._the_peer().window(attr.cc_profile_id),
             wire=self._nic.wire,
@@ -134,69 +117,23 @@ class QueuePair:
                 change = requester.evs.deny if denied else requester.evs.allow
                 change(ev, "denylist", now)
 
-    def _require(self, state: QPState) -> None:
-        if self.state is not state:
-            raise VerbsError(f"QP {self.qpn} is in {self.state.name}, the step needs {state.name}")
-
     def _the_peer(self) -> Peer:
         if self.peer is None:
             raise VerbsError(f"QP {self.qpn} has no peer")
         return self.peer
 
     def _fail(self, status: WCStatus) -> None:
-        """To ERROR: every outstanding work request completes, none is lost."""
-        if self.state is QPState.ERR:
-            return
-        self.state = QPState.ERR
-        if self.requester is not None and self.prober is not None:
-            self.requester.flush(status)
+        super()._fail(status)
+        if self.prober is not None:
             self.prober.stop()
-        while self._receive_queue:
-            wr_id = self._receive_queue.popleft().wr_id
-            self._init_attr.rcq.add(WC(wr_id, WCStatus.WR_FLUSH_ERR, WCOpcode.RECV_RDMA_WITH_IMM, self.qpn))
 
     def close(self) -> None:
         """Flush what is outstanding and leave the NIC."""
         self._fail(WCStatus.WR_FLUSH_ERR)
         self._nic.forget_queue_pair(self)
 
-    # ---- work ----------------------------------------------------------------------------------------
-
-    def post_send(self, wr: SendWR) -> None:
-        if self.state is QPState.ERR:
-            self._init_attr.scq.add(WC(wr.wr_id, WCStatus.WR_FLUSH_ERR, WCOpcode.RDMA_WRITE, self.qpn))
-            return
-        requester = self.requester
-        if requester is None:
-            raise VerbsError(f"QP {self.qpn} is in {self.state.name}, sending needs RTS")
-        if wr.opcode not in (WROpcode.RDMA_WRITE, WROpcode.RDMA_WRITE_WITH_IMM):
-            raise VerbsError(f"MRC has no operation {wr.opcode}: it writes, with or without an immediate")
-        if requester.outstanding >= self._init_attr.cap.max_send_wr:
-            raise VerbsError(f"the send queue of QP {self.qpn} is full: {requester.outstanding} work requests")
-        requester.post(wr, self._gather(wr))
+    def _posted(self) -> None:
         self._nic.enlist(self)
-
-    def _gather(self, wr: SendWR) -> memoryview:
-        pieces = []
-        for sge in wr.sg:
-            piece = self._nic.regions.find(sge.lkey, self._pd, sge.addr, sge.length, Access(0))
-            if piece is None:
-                raise VerbsError(f"work request {wr.wr_id}: {sge} is not inside a region of this PD")
-            pieces.append(piece)
-        if sum(map(len, pieces)) > RDMA_MAX_MESSAGE:
-            raise VerbsError(f"work request {wr.wr_id} is longer than {RDMA_MAX_MESSAGE} bytes")
-        return pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
-
-    def post_recv(self, wr: RecvWR) -> None:
-        if self.state is QPState.ERR:
-            self._init_attr.rcq.add(WC(wr.wr_id, WCStatus.WR_FLUSH_ERR, WCOpcode.RECV_RDMA_WITH_IMM, self.qpn))
-            return
-        if len(self._receive_queue) >= self._init_attr.cap.max_recv_wr:
-            raise VerbsError(f"the receive queue of QP {self.qpn} is full")
-        self._receive_queue.append(wr)
-
-    def _complete(self, message: Message, status: WCStatus) -> None:
-        self._init_attr.scq.add(WC(message.wr.wr_id, status, WCOpcode.RDMA_WRITE, self.qpn, len(message.payload)))
 
     # ---- packets -------------------------------------------------------------------------------------
 
@@ -219,7 +156,7 @@ class QueuePair:
             if works is not None:
                 self._reverse_evs().confirm(works.plane, works.value)
         elif packet.opcode == Opcode.NACK:
-            requester.on_nack(packet.nack, now)
+            requester.on_nack(packet.nack, self.planes_up, now)
         elif packet.opcode == Opcode.TRANSPORT_ACK:
             requester.on_transport_ack(packet.aeth, now)
 

@@ -26,13 +26,11 @@ from nic_model.headers import (
     SackMark,
 )
 from nic_model.packet import Frame, Wire, build_control, build_data, nominal_data_size
-from nic_model.retry import RetryTimes
+from nic_model.retry import TIMEOUT_UNIT, RetryTimes
 from nic_model.sequence import unwrap
 from nic_model.spray import Spray
 from nic_model.verbs import MPR_UNIT, SendWR, WCStatus, WROpcode
 
-TIMEOUT_UNIT = 1024
-"""ns; a timeout of n is 1.024 us x 2^n (OCP MRC)."""
 QUEUE_GROWTH = 7
 """A queue grows by at most this much delay per time: eight senders on one link fill it so fast."""
 KNOWN_PATH_RTTS = 2
@@ -139,6 +137,7 @@ class Requester:
         timeout: int,
         linear_cnt: int,
         exp_cnt: int,
+        late_tolerance: int,
         evs: Spray,
         window: Window,
         wire: Wire,
@@ -157,6 +156,7 @@ class Requester:
         self._mpr = mpr
         self._max_wimm = max_wimm
         self._times = RetryTimes(TIMEOUT_UNIT << timeout, linear_cnt, exp_cnt)
+        self._late_tolerance = late_tolerance
         self._window = window
         self._wire = wire
         self._complete = complete
@@ -179,6 +179,7 @@ class Requester:
         self._order = 0
         self._newest_acked = 0  # when the newest acknowledged transmission was sent
         self._probe_id = 0
+        self._next_probe_at = 0
         self._probe: tuple[Ev, PETH] | None = None  # to be sent next
         self._rtt = RttRange()
         self._port_down_at: dict[int, int] = {}
@@ -437,7 +438,7 @@ class Requester:
         self._in_flight -= record.size
         self._window.in_flight -= record.size
 
-    def on_nack(self, nack: NETH, now: int) -> None:
+    def on_nack(self, nack: NETH, planes_up: int, now: int) -> None:
         """A packet came without its payload, or could not be taken: send it again at once."""
         psn = unwrap(nack.nack_psn, self._cack, 24)
         record = self._records.get(psn)
@@ -448,11 +449,20 @@ class Requester:
         # One NACK, one retransmission: it speaks of the newest transmission or of none.
         if record is None or record.lost or record.ev.value != nack.entropy:
             return
+        self._restart_timer(now)  # the peer is there, and this packet is being dealt with
         trimmed = nack.reason in (NackReason.TRIMMED, NackReason.TRIMMED_LASTHOP)
         # The last hop and the peer's resources say nothing about the path.
         if nack.reason == NackReason.TRIMMED:
             self.evs.skip_once(record.ev, "trimmed", now)
         self._declare_lost(record, LossReason.TRIMMED if trimmed else LossReason.REFUSED, now)
+        self._probe_if_stuck(planes_up, now)
+
+    def _probe_if_stuck(self, planes_up: int, now: int) -> None:
+        """Packets may have arrived of which no SACK tells, because what asked for one was trimmed (OCP MRC: a probe
+        instead of waiting). If they fill the window, ask, once a round trip."""
+        if self._in_flight and self._lost and not self._may_send() and now >= self._next_probe_at:
+            self._next_probe_at = now + (self._rtt.smallest or self._times.timeout)
+            self._send_probe(planes_up, now)
 
     def on_transport_ack(self, aeth: AETH, now: int) -> None:
         """Messages are complete, or one was refused. A complete message's packets have all arrived."""
@@ -498,13 +508,13 @@ class Requester:
                 blame = self._known_missing(record.psn, cack, base)
                 self._declare_lost(record, LossReason.LATE, now, blame=blame)
             else:
-                heappush(due, (now + self._rtt.smallest // 4 + 1, order, record))
+                heappush(due, (now + self._tolerance() + 1, order, record))
 
     def _is_late(self, record: Sent, now: int) -> bool:
         """Would the packet have been reported by now if it had arrived?
 
         Its path's newest round trip says how long it takes, plus what the queues on the way can have grown since that
-        packet was sent, plus a quarter round trip of tolerance (as RACK has it, RFC 8985 7.2).
+        packet was sent, plus a quarter round trip of tolerance (as RACK has it, RFC 8985 7.2), the NIC's `late_tolerance` at least.
         """
         if record.sent_at >= self._newest_acked:
             return False  # all of the fabric, or the peer, may have become slow
@@ -514,7 +524,10 @@ class Requester:
         else:
             grown = QUEUE_GROWTH * max(0, record.sent_at - ev.rtt_sent_at)
             longest = min(ev.rtt + grown, KNOWN_PATH_RTTS * rtt.largest)
-        return now > record.sent_at + longest + rtt.smallest // 4
+        return now > record.sent_at + longest + self._tolerance()
+
+    def _tolerance(self) -> int:
+        return max(self._rtt.smallest // 4, self._late_tolerance)
 
     @staticmethod
     def _is_outstanding(order: int, record: Sent) -> bool:
@@ -569,7 +582,7 @@ class Requester:
             self._send_probe(planes_up, now)
 
     def _send_probe(self, planes_up: int, now: int) -> None:
-        """All packets are acknowledged, the Transport ACK is not there: ask for it (OCP MRC, reliability probe)."""
+        """Ask the responder for all that it knows (OCP MRC, reliability probe)."""
         ev = self.evs.upcoming(planes_up, now)
         if ev is None:
             return

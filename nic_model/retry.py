@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+TIMEOUT_UNIT = 1024
+"""ns; a timeout of n is 1.024 us x 2^n (OCP MRC)."""
 ENDLESS = 25
 """exp_cnt that never gives up."""
 
@@ -13,7 +15,8 @@ class RetryTimes:
     """
 
     def __init__(self, timeout: int, linear: int = 7, exponential: int = 6) -> None:
-        self._timeout = timeout
+        self.timeout = timeout
+        """The first wait, ns."""
         self._linear = linear
         self._exponential = exponential
         self._waits = 0
@@ -27,7 +30,7 @@ class RetryTimes:
         """The length of the next wait, ns."""
         self._waits += 1
         doublings = max(0, self._waits - self._linear)
-        return self._timeout << min(doublings, ENDLESS)
+        return self.timeout << min(doublings, ENDLESS)
 
     def restart(self) -> None:
         """There was an answer: the next wait is the first again."""

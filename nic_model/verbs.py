@@ -11,12 +11,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from nic_model.nic import Nic
+    from nic_model.device import Device, VerbsQueuePair
     from nic_model.queue_pair import QueuePair
 
+RDMA_MAX_MESSAGE = 1 << 31
+"""Bytes in one message (InfiniBand 9.4.3)."""
 MPR_UNIT = 128
 """The maximum PSN range is given in units of 128 PSNs (OCP MRC, SACK.mpr)."""
 
@@ -170,7 +172,7 @@ class QPAttr:
 class Context:
     """An opened device: a NIC."""
 
-    def __init__(self, nic: Nic) -> None:
+    def __init__(self, nic: Device) -> None:
         self.nic = nic
 
 
@@ -250,6 +252,23 @@ class Regions:
             return None
         return mr.buf[start : start + length]
 
+    def pieces(self, pd: PD, wr: SendWR) -> list[memoryview]:
+        """The local memory of a send work request. Raises VerbsError if it is not all in regions of `pd`."""
+        pieces = []
+        for sge in wr.sg:
+            piece = self.find(sge.lkey, pd, sge.addr, sge.length, Access(0))
+            if piece is None:
+                raise VerbsError(f"work request {wr.wr_id}: {sge} is not inside a region of this PD")
+            pieces.append(piece)
+        return pieces
+
+    def gather(self, pd: PD, wr: SendWR) -> memoryview:
+        """The payload of a send work request. Raises VerbsError as `pieces` does, or if it is too long."""
+        pieces = self.pieces(pd, wr)
+        if sum(map(len, pieces)) > RDMA_MAX_MESSAGE:
+            raise VerbsError(f"work request {wr.wr_id} is longer than {RDMA_MAX_MESSAGE} bytes")
+        return pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
+
 
 class CQ:
     """A completion queue. `channel`, if given, is called after each completion that is added."""
@@ -289,7 +308,7 @@ class QP:
     """A queue pair. `to_init`, `to_rtr`, `to_rts` take it from RESET to work."""
 
     def __init__(self, pd: PD, init_attr: QPInitAttr) -> None:
-        self._core: QueuePair = pd.context.nic.create_queue_pair(pd, init_attr)
+        self._core: VerbsQueuePair = pd.context.nic.create_queue_pair(pd, init_attr)
 
     @property
     def qp_num(self) -> int:
@@ -303,8 +322,8 @@ class QP:
 
     @property
     def core(self) -> QueuePair:
-        """The endpoint's own object, with counters and EVs."""
-        return self._core
+        """The MRC endpoint's own object, with counters and EVs; for other endpoints see their `queue_pairs()`."""
+        return cast("QueuePair", self._core)
 
     def to_init(self, attr: QPAttr) -> None:
         """RESET -> INIT: choose the profiles."""

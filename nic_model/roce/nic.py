@@ -1,0 +1,242 @@
+"""The RoCEv2 endpoint: a NIC whose QPs are RC, each on one path, sans-IO.
+
+A driver uses it as it uses `nic_model.nic.Nic`; beside that it may `pause` a port, for PFC. Nothing here moves a QP to
+another port: if its port or its path fails, so does the QP, after its retries.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from nic_model.device import NicCounters, Port
+from nic_model.packet import Frame, MalformedError, Wire
+from nic_model.paths import PathFile, port_plane
+from nic_model.roce.dcqcn import DcqcnParameters
+from nic_model.roce.packet import parse
+from nic_model.roce.queue_pair import RoceQueuePair
+from nic_model.verbs import PD, QPInitAttr, Regions, VerbsError
+
+FIRST_QPN = 16
+"""QP numbers below are reserved."""
+UNTIL_RESUMED = 1 << 62
+"""ns, for `RoceNic.pause`: the pause has no end of its own."""
+WINDOW_BDPS = 1.5
+"""The most that a QP may have outstanding, in bandwidth-delay products: as much as MRC's largest window."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoceSettings:
+    """What all QPs of a NIC share.
+
+    `dcqcn` None is no rate control, and packets that are not ECN-capable (PFC only). A QP may have `max_outstanding`
+    bytes of payload unacknowledged, at least one packet, and asks for an ACK every `ack_interval` packets.
+    """
+
+    dcqcn: DcqcnParameters | None
+    max_outstanding: int
+    ack_interval: int = 16
+
+    def __post_init__(self) -> None:
+        if self.max_outstanding < 1 or self.ack_interval < 1:
+            raise ValueError(f"RoCE needs max_outstanding >= 1 and ack_interval >= 1: {self}")
+
+    @classmethod
+    def scaled(cls, rate_gbps: float, base_rtt: int) -> RoceSettings:
+        """DCQCN and window for ports of `rate_gbps` and a network of `base_rtt` ns."""
+        return cls(DcqcnParameters.scaled(rate_gbps), round(WINDOW_BDPS * rate_gbps * base_rtt / 8))
+
+
+@dataclass(slots=True)
+class RocePort(Port):
+    """One port, and the QPs whose next packet may leave as soon as it is free."""
+
+    ready: deque[RoceQueuePair] = field(default_factory=deque)
+    paused_until: int = 0
+    """Data waits until then (PFC), ns."""
+
+
+class RoceNic:
+    """`paths` is the path file of the NIC's row, `name` its name there; its templates are not used, only addresses."""
+
+    def __init__(
+        self, paths: PathFile, name: str, *, rng: random.Random, settings: RoceSettings, wire: Wire | None = None
+    ) -> None:
+        self.name = name
+        self.rng = rng
+        self.settings = settings
+        self.wire = Wire() if wire is None else wire
+        self.regions = Regions()
+        self.counters = NicCounters()
+        self.ports = [
+            RocePort(plane, port.address, port.mac, port.gateway) for plane, port in enumerate(paths.local(name).ports)
+        ]
+        self._paths = paths
+        self._queue_pairs: dict[int, RoceQueuePair] = {}
+        self._next_qpn = FIRST_QPN
+        self._alarms: list[
+            tuple[int, int]
+        ] = []  # heap of (time, QP number); a QP knows which of its own is the valid one
+        self._now = 0  # the newest time that the driver has told
+
+    # ---- for the verbs -------------------------------------------------------------------------------
+
+    def create_queue_pair(self, pd: PD, init_attr: QPInitAttr) -> RoceQueuePair:
+        """A QP in RESET with the next number; none is used twice."""
+        qpn = self._next_qpn
+        if qpn > 0xFFFFFF:
+            raise VerbsError("there are no QP numbers left")
+        self._next_qpn += 1
+        queue_pair = self._queue_pairs[qpn] = RoceQueuePair(self, qpn, pd, init_attr)
+        return queue_pair
+
+    def forget_queue_pair(self, queue_pair: RoceQueuePair) -> None:
+        """A QP is closed: what still comes for it is refused. Twice is no error."""
+        if self._queue_pairs.pop(queue_pair.qpn, None) is not None and queue_pair.enlisted:
+            self.ports[queue_pair.plane].ready.remove(queue_pair)
+
+    def queue_pairs(self) -> list[RoceQueuePair]:
+        """All of them, by number."""
+        return list(self._queue_pairs.values())
+
+    def plane_of(self, address: bytes) -> int:
+        """The plane of a peer's port. Raises VerbsError if the path file has no such row or this NIC no such port."""
+        plane = port_plane(address)
+        try:
+            self._paths.template_for(address)
+        except KeyError:
+            plane = -1
+        if not 0 <= plane < len(self.ports):
+            raise VerbsError(f"QPAttr.dgid {address.hex(':')} is no address that this NIC has a path to")
+        return plane
+
+    def on_posted(self, queue_pair: RoceQueuePair) -> None:
+        """The QP has more to send."""
+        if not self.ports[queue_pair.plane].up:
+            queue_pair.on_port_down(self._now)
+        self._attend(queue_pair)
+
+    # ---- for the driver ------------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> int:
+        """Bit p is set if `pull(p, now)` may have a frame."""
+        mask = 0
+        for port in self.ports:
+            if port.up and (port.control or (port.ready and port.paused_until <= self._now)):
+                mask |= 1 << port.plane
+        return mask
+
+    def pull(self, plane: int, now: int) -> Frame | None:
+        """The next frame for a free port: control first, then the QPs in turn. None if there is none."""
+        self._now = now
+        port = self.ports[plane]
+        if not port.up:
+            return None
+        frame = port.control.popleft() if port.control else self._pull_data(port, now)
+        if frame is not None:
+            port.packets_out += 1
+        return frame
+
+    def _pull_data(self, port: RocePort, now: int) -> Frame | None:
+        while port.ready and port.paused_until <= now:
+            queue_pair = port.ready.popleft()
+            queue_pair.enlisted = False
+            frame = None
+            if queue_pair.requester is not None and self._may_send(queue_pair):  # ACKs may have left nothing to send
+                frame = queue_pair.requester.transmit(now)
+            self._attend(queue_pair)
+            if frame is not None:
+                return frame
+        return None
+
+    def receive(self, plane: int, frame: Frame, now: int) -> None:
+        """A frame from the wire."""
+        self._now = now
+        port = self.ports[plane]
+        port.packets_in += 1
+        try:
+            packet = parse(frame, self.wire)
+        except MalformedError as error:
+            self.counters.refused[error.reason] += 1
+            return
+        if packet.eth_dst != port.mac or packet.dst != port.address:
+            self.counters.refused["not mine"] += 1
+            return
+        queue_pair = self._queue_pairs.get(packet.dqpn)
+        if queue_pair is None or not queue_pair.peer_address:
+            self.counters.refused["no such QP"] += 1
+            return
+        if packet.src != queue_pair.peer_address:
+            self.counters.refused["not from the peer"] += 1
+            return
+        port.payload_bytes += queue_pair.receive(packet, now)
+        self._attend(queue_pair)
+
+    def next_deadline(self) -> int | None:
+        """When `poll` is due next, None if nothing waits for time to pass."""
+        while self._alarms and not self._is_valid(*self._alarms[0]):
+            heappop(self._alarms)
+        deadlines = [port.paused_until for port in self.ports if self._now < port.paused_until < UNTIL_RESUMED]
+        if self._alarms:
+            deadlines.append(self._alarms[0][0])
+        return min(deadlines, default=None)
+
+    def poll(self, now: int) -> None:
+        """Run what is due: retransmission timers, and the rate limiters whose QP may send again."""
+        self._now = now
+        while self._alarms and self._alarms[0][0] <= now:
+            time, qpn = heappop(self._alarms)
+            if self._is_valid(time, qpn):
+                queue_pair = self._queue_pairs[qpn]
+                queue_pair.alarm = None
+                queue_pair.on_timer(now)
+                self._attend(queue_pair)
+
+    def port_status(self, plane: int, up: bool, now: int) -> None:
+        """A port's link went down or came up. Its QPs stay: they wait, and fail after their retries."""
+        self._now = now
+        port = self.ports[plane]
+        port.up = up
+        if not up:
+            port.control.clear()
+            for queue_pair in self._queue_pairs.values():
+                if queue_pair.plane == plane:
+                    queue_pair.on_port_down(now)
+                    self._attend(queue_pair)
+
+    def pause(self, plane: int, until: int, now: int) -> None:
+        """PFC (IEEE 802.1Qbb) of the data class: no data leaves the port before `until` ns, whatever waits there.
+
+        A new call replaces the one before: `now` resumes, UNTIL_RESUMED leaves that to another call. Control packets
+        (ACK, NAK, CNP) are in a class of their own and go on.
+        """
+        self._now = now
+        self.ports[plane].paused_until = until
+
+    # ---- who waits for what --------------------------------------------------------------------------
+
+    def _may_send(self, queue_pair: RoceQueuePair) -> bool:
+        send_at = queue_pair.send_at
+        return send_at is not None and send_at <= self._now
+
+    def _is_valid(self, time: int, qpn: int) -> bool:
+        """An earlier alarm replaces a later one, and a QP may be closed."""
+        queue_pair = self._queue_pairs.get(qpn)
+        return queue_pair is not None and queue_pair.alarm == time
+
+    def _attend(self, queue_pair: RoceQueuePair) -> None:
+        """After anything that happened to a QP: let it wait for its port, or for its time."""
+        if not queue_pair.enlisted and self._may_send(queue_pair):
+            queue_pair.enlisted = True
+            self.ports[queue_pair.plane].ready.append(queue_pair)
+        due = queue_pair.deadline
+        send_at = None if queue_pair.enlisted else queue_pair.send_at
+        if send_at is not None and (due is None or send_at < due):
+            due = send_at
+        # An alarm that comes too early does no harm, so that a deadline that moves on costs nothing.
+        if due is not None and (queue_pair.alarm is None or due < queue_pair.alarm):
+            queue_pair.alarm = due
+            heappush(self._alarms, (due, queue_pair.qpn))
