@@ -16,8 +16,10 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 from controller.cli import routes_app, topo_app
 from controller.topology import Topology
 from controller.yaml_file import FileError
-from fabric import results
-from fabric.run import Run, RunError
+from fabric import terminal
+from fabric.control import ControlError
+from fabric.nodes import CPU_PORT
+from fabric.run import Run
 from switch_model.device import Device
 from switch_model.server import P4RuntimeServer
 
@@ -36,7 +38,9 @@ app.add_typer(routes_app, name="routes")
 @app.command()
 def run(
     scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="The scenario file.", show_default=False)],
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write summary.json there.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Write summary.json, report.html and the capture there.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Instead of the scenario's seed.", show_default=False)] = None,
 ) -> None:
     """Run a scenario in virtual time: fabric up, routes pushed, work, faults, results.
@@ -45,28 +49,37 @@ def run(
     """
     try:
         prepared = Run(scenario, seed)
-        with Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-            transient=True,
-            disable=not sys.stderr.isatty(),
-        ) as bar:
-            task = bar.add_task(prepared.scenario.name, total=prepared.workload.total_bytes)
-            result = prepared.execute(lambda done, total: bar.update(task, completed=done, total=total))
+        if out is not None:
+            out.mkdir(parents=True, exist_ok=True)
+        with _progress() as bar:
+            task = bar.add_task(prepared.scenario.name, total=prepared.total_bytes)
+            result = prepared.execute(lambda done, total: bar.update(task, completed=done, total=total), out)
+        terminal.show(result, Console())
+        if out is not None:
+            from fabric import report  # with matplotlib, which takes a second to load
+
+            command = f"mrcfab run {scenario} --seed {result.seed} --out {out}"
+            written = [result.save(out), report.write(out, result, prepared.samples, prepared.health, command)]
+            typer.echo("\n".join(map(str, written)))
     except FileError as error:
         _fail(str(error), BAD_INPUT)
-    except RunError as error:
+    except ControlError as error:
         _fail(str(error), FAILED)
-    results.show(result, Console())
-    if out is not None:
-        try:
-            typer.echo(f"summary: {result.save(out)}")
-        except OSError as error:
-            _fail(f"{out}: {error.strerror}", FAILED)
+    except OSError as error:
+        _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), FAILED)
     raise typer.Exit(0 if result.verified else FAILED)
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
 
 
 @app.command()
@@ -90,7 +103,7 @@ def up(
 async def _serve(topo: Topology) -> None:
     devices: dict[str, list[Device]] = defaultdict(list)
     for switch in topo.switches():
-        devices[switch.control.address].append(Device(switch.control.device_id, name=switch.name))
+        devices[switch.control.address].append(Device(switch.control.device_id, name=switch.name, cpu_port=CPU_PORT))
     servers = []
     try:
         for address, at_address in devices.items():

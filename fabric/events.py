@@ -20,16 +20,16 @@ class EventList:
 
     def at(self, time: int, callback: Callable[..., None], *args: Any) -> None:
         """Call `callback(*args)` at `time` (ns); the past is now."""
-        self._added += 1
-        heappush(self._heap, (max(time, self.now), self._added, callback, args))
+        if time < self.now:
+            time = self.now
+        self._added = added = self._added + 1
+        heappush(self._heap, (time, added, callback, args))
 
     def run(self, until: int) -> bool:
-        """Run all events up to `until` (ns). True if none is left."""
+        """Run all events up to `until` (ns), which is then the time. True if no event is left."""
         heap = self._heap
-        while heap:
-            if heap[0][0] > until:
-                self.now = until
-                return False
+        while heap and heap[0][0] <= until:
             self.now, _, callback, args = heappop(heap)
             callback(*args)
-        return True
+        self.now = until
+        return not heap

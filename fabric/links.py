@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from fabric.events import EventList
 
@@ -16,37 +18,58 @@ WIRE_OVERHEAD = 24
 """FCS 4, preamble and start delimiter 8, gap 12 bytes (IEEE 802.3)."""
 
 
+class LinkLoss(StrEnum):
+    """Why a frame did not come out of a link."""
+
+    DOWN = "link_down"
+    RANDOM = "random_loss"
+    FCS = "fcs_error"
+    """It came out damaged, and the receiver's MAC dropped it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Impairment:
+    """What happens to a frame with probability `rate`: it is lost, for `loss`'s reason, or (None) one of its bits is
+    flipped and no FCS tells."""
+
+    rate: float
+    loss: LinkLoss | None
+
+
 @dataclass(slots=True)
 class WireCounters:
-    """Frames of one direction of a link. sent = delivered + lost_down + lost_random + still on the wire."""
+    """Frames of one direction of a link: sent = delivered + lost + still on the wire. `corrupted` of them got a flipped
+    bit that no FCS tells."""
 
     sent: int = 0
     delivered: int = 0
-    lost_down: int = 0
-    lost_random: int = 0
+    corrupted: int = 0
+    lost: Counter[str] = field(default_factory=Counter)
 
     @property
-    def lost(self) -> int:
-        return self.lost_down + self.lost_random
+    def in_flight(self) -> int:
+        """Frames on the wire."""
+        return self.sent - self.delivered - self.lost.total()
 
 
 @dataclass(slots=True)
 class LinkState:
-    """What both directions share. `cuts` counts how often the link went down: what was on it then is lost."""
+    """What both directions share. `down` counts the faults that hold the link down now, `cuts` how often it went down:
+    what was on it then is lost. A frame passes the impairments one after the other."""
 
-    up: bool = True
+    down: int = 0
     cuts: int = 0
-    loss: float = 0.0
+    impairments: list[Impairment] = field(default_factory=list)
 
 
 class Wire:
     """One direction of a link: serialises a frame at its rate, then carries it to the other end.
 
-    `rate` in Gb/s (bits per ns), `delay` in ns. `rng` decides random losses.
+    `rate` in Gb/s (bits per ns), `delay` in ns. `rng` decides what random impairments do.
     """
 
     __slots__ = (
-        "_delay", "_deliver", "_events", "_rate", "_rng", "_state", "_waking", "counters", "free_at"
+        "_delay", "_deliver", "_events", "_fs_per_byte", "_rng", "_state", "_waking", "counters", "free_at"
     )  # fmt: skip
 
     def __init__(
@@ -62,7 +85,7 @@ class Wire:
         """When the last bit of the frame that is being sent has left, ns."""
         self.counters = WireCounters()
         self._events = events
-        self._rate = rate
+        self._fs_per_byte = round(8e6 / rate)
         self._delay = delay
         self._state = state
         self._rng = rng
@@ -71,23 +94,44 @@ class Wire:
 
     def send(self, frame: Frame) -> None:
         """Put a frame on the wire, which must be free. If the link is down it goes nowhere."""
-        size = max(len(frame[0]) + len(frame[1]), MIN_FRAME) + WIRE_OVERHEAD
-        self.free_at = self._events.now + max(1, round(size * 8 / self._rate))
-        state, counters = self._state, self.counters
-        counters.sent += 1
-        if not state.up:
-            counters.lost_down += 1
-        elif state.loss and self._rng.random() < state.loss:
-            counters.lost_random += 1
+        size = len(frame[0]) + len(frame[1])
+        if size < MIN_FRAME:
+            size = MIN_FRAME
+        events, state = self._events, self._state
+        self.free_at = free_at = events.now + ((size + WIRE_OVERHEAD) * self._fs_per_byte + 500_000) // 1_000_000
+        self.counters.sent += 1
+        if state.down:
+            self.counters.lost[LinkLoss.DOWN] += 1
+        elif state.impairments:
+            self._send_impaired(frame)
         else:
-            self._events.at(self.free_at + self._delay, self._arrive, frame, state.cuts)
+            events.at(free_at + self._delay, self._arrive, frame, state.cuts)
+
+    def _send_impaired(self, frame: Frame) -> None:
+        loss: LinkLoss | None = None
+        for impairment in self._state.impairments:
+            if self._rng.random() >= impairment.rate:
+                continue
+            loss = impairment.loss
+            if loss is not None:
+                break
+            frame = _with_flipped_bit(frame, self._rng)
+            self.counters.corrupted += 1
+        if loss is LinkLoss.RANDOM:
+            self.counters.lost[loss] += 1
+        else:
+            arrive = self._arrive if loss is None else self._arrive_damaged
+            self._events.at(self.free_at + self._delay, arrive, frame, self._state.cuts)
 
     def _arrive(self, frame: Frame, cuts: int) -> None:
         if cuts != self._state.cuts:
-            self.counters.lost_down += 1
+            self.counters.lost[LinkLoss.DOWN] += 1
         else:
             self.counters.delivered += 1
             self._deliver(frame)
+
+    def _arrive_damaged(self, _frame: Frame, cuts: int) -> None:
+        self.counters.lost[LinkLoss.FCS if cuts == self._state.cuts else LinkLoss.DOWN] += 1
 
     def when_free(self, callback: Callable[[], None]) -> None:
         """Call back as soon as the wire is free; one such call is enough, more are dropped."""
@@ -98,6 +142,14 @@ class Wire:
     def _wake(self, callback: Callable[[], None]) -> None:
         self._waking = False
         callback()
+
+
+def _with_flipped_bit(frame: Frame, rng: random.Random) -> Frame:
+    head = len(frame[0])
+    data = bytearray(frame[0] + frame[1])
+    bit = rng.randrange(8 * len(data))
+    data[bit >> 3] ^= 0x80 >> (bit & 7)
+    return bytes(data[:head]), bytes(data[head:])
 
 
 @dataclass(slots=True)
@@ -116,11 +168,34 @@ class Link:
         """The two nodes, as a scenario names the link."""
         return f"{self.ends[0][0]} - {self.ends[1][0]}"
 
-    def set_up(self, up: bool) -> None:
-        """Cut the link, or mend it. What is on the wire at a cut is lost."""
-        if self.state.up == up:
-            return
-        self.state.up = up
-        self.state.cuts += not up
+    def cut(self) -> None:
+        """One cause more that holds the link down. What is on the wire when it goes down is lost."""
+        self.state.down += 1
+        if self.state.down == 1:
+            self.state.cuts += 1
+            self._notify(False)
+
+    def mend(self) -> None:
+        """One cause less; without any the link is up."""
+        self.state.down -= 1
+        if not self.state.down:
+            self._notify(True)
+
+    def impair(self, impairment: Impairment) -> None:
+        """From now on, in both directions."""
+        self.state.impairments.append(impairment)
+
+    def relieve(self, impairment: Impairment) -> None:
+        """Take an impairment away."""
+        self.state.impairments.remove(impairment)
+
+    def _notify(self, up: bool) -> None:
         for notify in self.on_status:
             notify(up)
+
+    def lost(self) -> Counter[str]:
+        """Frames lost in both directions, by LinkLoss."""
+        total: Counter[str] = Counter()
+        for wire in self.wires:
+            total += wire.counters.lost
+        return total

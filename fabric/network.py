@@ -10,7 +10,7 @@ from controller.path_files import path_file
 from controller.topology import LinkSpec, Topology
 from fabric.events import EventList
 from fabric.links import Frame, Link, LinkState, Wire
-from fabric.nodes import NicNode, SwitchNode
+from fabric.nodes import CPU_PORT, NicNode, SwitchNode
 from nic_model.congestion import CongestionControl
 from nic_model.ev import EvEvent, EvProfile
 from nic_model.nic import Nic
@@ -23,13 +23,13 @@ CONTROL_FRAME = 178
 
 
 class UnknownLinkError(LookupError):
-    """Two nodes that are not joined by a link. str() says which."""
+    """A link that the fabric does not have. str() is one line."""
 
 
 class Fabric:
     """`topo` in virtual time. Its switches have no pipeline and no entries until a controller pushes them.
 
-    Every random choice comes from `seed`, by a stream of its own for each NIC and each link.
+    Every random choice comes from `seed`, by a stream of its own for each switch, NIC and link.
     """
 
     def __init__(
@@ -43,27 +43,42 @@ class Fabric:
     ) -> None:
         self.topo = topo
         self.events = EventList()
-        self.switches = {
-            spec.name: SwitchNode(Device(spec.control.device_id, name=spec.name, seed=seed), spec.plane, self.events)
-            for spec in topo.switches()
-        }
+        self.switches: dict[str, SwitchNode] = {}
+        for switch in topo.switches():
+            boot = partial(
+                Device,
+                switch.control.device_id,
+                name=switch.name,
+                cpu_port=CPU_PORT,
+                seed=_stream(seed, switch.name).getrandbits(64),
+            )
+            self.switches[switch.name] = SwitchNode(boot, switch.role, switch.plane, self.events)
         self.nics: dict[str, NicNode] = {}
-        for row in range(topo.rows):
-            paths = path_file(topo, row)
-            for nic in topo.row(row):
-                core = Nic(
-                    paths,
-                    nic.name,
-                    rng=_stream(seed, nic.name),
-                    congestion=congestion,
-                    ev_profiles={0: ev_profile},
-                    ev_listener=partial(ev_listener, nic.name) if ev_listener else None,
-                )
-                self.nics[nic.name] = NicNode(core, self.events)
+        paths = {
+            (tenant.name, row): path_file(topo, row, tenant.name) for tenant in topo.tenants for row in tenant.rows
+        }
+        for nic in topo.nics():
+            core = Nic(
+                paths[nic.tenant, nic.row],
+                nic.name,
+                rng=_stream(seed, nic.name),
+                congestion=congestion,
+                ev_profiles={0: ev_profile},
+                ev_listener=partial(ev_listener, nic.name) if ev_listener else None,
+            )
+            self.nics[nic.name] = NicNode(core, self.events)
         self.links: dict[frozenset[str], Link] = {}
         for spec in topo.links():
             link = self._join(spec, _stream(seed, f"{spec.a.node} - {spec.b.node}"))
             self.links[frozenset((spec.a.node, spec.b.node))] = link
+
+    def switch(self, name: str) -> SwitchNode:
+        """A switch. Raises UnknownNodeError."""
+        return self.switches[self.topo.switch(name).name]
+
+    def nic(self, name: str) -> NicNode:
+        """A NIC. Raises UnknownNodeError."""
+        return self.nics[self.topo.nic(name).name]
 
     def link(self, one: str, other: str) -> Link:
         """The link between two nodes. Raises UnknownLinkError."""
@@ -72,9 +87,29 @@ class Fabric:
             raise UnknownLinkError(f"{self.topo.name} has no link between {one} and {other}")
         return link
 
-    def devices(self) -> Iterator[Device]:
-        """The switches as P4 devices, for a P4Runtime server."""
-        return (node.device for node in self.switches.values())
+    def nic_link(self, nic: str, plane: int) -> Link:
+        """The link of a NIC's port. Raises UnknownNodeError and UnknownLinkError."""
+        links = self.links_of(self.topo.nic(nic).name)
+        if plane >= len(links):
+            raise UnknownLinkError(f"{nic} has no port {plane}: 0..{len(links) - 1}")
+        return links[plane]
+
+    def links_of(self, node: str) -> list[Link]:
+        """All links of a switch, or of a NIC in the order of its ports."""
+        return [link for link in self.links.values() if node in (link.ends[0][0], link.ends[1][0])]
+
+    def wires(self, plane: int | None = None) -> Iterator[Wire]:
+        """Both directions of all links, of one plane or all."""
+        return (wire for link in self.links.values() if plane in (None, link.plane) for wire in link.wires)
+
+    def in_flight(self) -> int:
+        """Frames on all wires and in the queues of all switches."""
+        return sum(wire.counters.in_flight for wire in self.wires()) + self.occupancy()
+
+    def fall_silent(self) -> None:
+        """No NIC sends any more: what is in flight drains."""
+        for node in self.nics.values():
+            node.fall_silent()
 
     def _join(self, spec: LinkSpec, rng: random.Random) -> Link:
         state = LinkState()
@@ -100,7 +135,7 @@ class Fabric:
 
     def occupancy(self) -> int:
         """Frames that wait in the queues of all switches."""
-        return sum(device.occupancy() for device in self.devices())
+        return sum(node.device.occupancy() for node in self.switches.values())
 
 
 def _stream(seed: int, name: str) -> random.Random:

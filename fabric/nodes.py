@@ -2,26 +2,59 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
+from controller.drop_reasons import DROP_REASONS
+from controller.topology import Role
 from fabric.events import EventList
 from fabric.links import Frame, Wire
 from nic_model.nic import Nic
 from switch_model.device import Device
 
+CPU_PORT = 510
+"""As p4src/headers.p4 has it."""
+
+BLACK_HOLE = "black_hole"
+POWERED_OFF = "powered_off"
+NO_PIPELINE = "no_pipeline"
+UNCONNECTED_PORT = "unconnected_port"
+"""Why a frame is lost in a switch, beside the reasons of its program."""
+
+
+@dataclass(slots=True)
+class SwitchCounts:
+    """Packets of a switch: dropped, by reason, trimmed, and marked CE."""
+
+    drops: Counter[str] = field(default_factory=Counter)
+    trims: int = 0
+    marks: int = 0
+
+    def add(self, other: SwitchCounts) -> None:
+        """Count what another switch, or another life of this one, has counted."""
+        self.drops += other.drops
+        self.trims += other.trims
+        self.marks += other.marks
+
 
 class SwitchNode:
-    """An embedded P4 device with its wires, by port number."""
+    """An embedded P4 device with its wires, by port number. `boot` makes the device, without pipeline and state."""
 
-    def __init__(self, device: Device, plane: int, events: EventList) -> None:
-        self.device = device
+    def __init__(self, boot: Callable[[], Device], role: Role, plane: int, events: EventList) -> None:
+        self.device = boot()
+        self.role = role
         self.plane = plane
-        self.unconnected = 0
-        """Frames that the program sent out of a port without a link."""
+        self.peak_depth = 0
+        """The most packets that waited for one port since somebody set this to 0."""
+        self._boot = boot
         self._events = events
+        self._black_holes = 0  # faults of this kind that are there now
+        self._outages = 0
         self._wires: dict[int, Wire] = {}
         self._drains: dict[int, Callable[[], None]] = {}
+        self._earlier = SwitchCounts()  # what no counter of the device's present life holds
 
     def connect(self, port: int, wire: Wire) -> None:
         """The wire that leaves through `port`."""
@@ -30,24 +63,80 @@ class SwitchNode:
 
     def arrive(self, port: int, frame: Frame) -> None:
         """A frame came in through `port`."""
-        out = self.device.ingress(port, frame, self._events.now)
-        if out < 0:
+        if self._black_holes:
+            self._earlier.drops[BLACK_HOLE] += 1
             return
-        wire = self._wires.get(out)
-        if wire is None:
-            self.device.dequeue(out, self._events.now)
-            self.unconnected += 1
-        else:
-            self._drain(out, wire)
+        out = self.device.ingress(port, frame, self._events.now)
+        if out >= 0:
+            wire = self._wires.get(out)
+            if wire is not None:
+                self._drain(out, wire)
+            else:
+                self._discard(out)
+        elif self.device.pipeline is None:
+            self._earlier.drops[NO_PIPELINE] += 1
+
+    def _discard(self, port: int) -> None:
+        """No link is there. What goes to the controller is a drop whose reason the program has counted."""
+        self.device.dequeue(port, self._events.now)
+        if port != CPU_PORT:
+            self._earlier.drops[UNCONNECTED_PORT] += 1
 
     def _drain(self, port: int, wire: Wire) -> None:
-        now = self._events.now
+        device, now = self.device, self._events.now
         if wire.free_at <= now:
-            frame = self.device.dequeue(port, now)
+            frame = device.dequeue(port, now)
             if frame is not None:
                 wire.send(frame)
-        if self.device.depth(port):
+        depth = device.depth(port)
+        if depth:
+            if depth > self.peak_depth:
+                self.peak_depth = depth
             wire.when_free(self._drains[port])
+
+    def open_black_hole(self) -> None:
+        """Swallow everything that enters, while the links stay up."""
+        self._black_holes += 1
+
+    def close_black_hole(self) -> None:
+        """One cause less to swallow."""
+        self._black_holes -= 1
+
+    @property
+    def powered(self) -> bool:
+        """Can a controller reach it?"""
+        return not self._outages
+
+    def power_off(self) -> None:
+        """Lose the queues, the pipeline and everything that was in it."""
+        self._earlier.add(self._present())
+        self._earlier.drops[POWERED_OFF] += self.device.occupancy()
+        self.device = self._boot()
+        self._outages += 1
+
+    def power_on(self) -> None:
+        """Come back empty: forwards nothing before a controller has given it a pipeline and entries."""
+        self._outages -= 1
+
+    def counts(self) -> SwitchCounts:
+        """Everything since the run began."""
+        total = self._present()
+        total.add(self._earlier)
+        return total
+
+    def _present(self) -> SwitchCounts:
+        if self.device.pipeline is None:
+            return SwitchCounts()
+        read = self.device.read_counter
+        drops = {reason: read("drop_reasons", index)[0] for index, reason in enumerate(DROP_REASONS)}
+        return SwitchCounts(
+            Counter({reason: count for reason, count in drops.items() if count}),
+            trims=self._sum("port_trims"),
+            marks=self._sum("port_marks"),
+        )
+
+    def _sum(self, counter: str) -> int:
+        return sum(self.device.read_counter(counter, port)[0] for port in self._wires)
 
 
 class NicNode:
@@ -55,9 +144,12 @@ class NicNode:
 
     def __init__(self, nic: Nic, events: EventList) -> None:
         self.nic = nic
-        self._wires: dict[int, Wire] = {}
         self.on_attend: Callable[[], None] = lambda: None
         """The application: called first, so that what it posts can leave at once."""
+        self.tap: Callable[[int, bool, Frame], None] | None = None
+        """Called with (plane, is it leaving, frame) for every frame that comes in or goes out."""
+        self._silent = False
+        self._wires: dict[int, Wire] = {}
         self._events = events
         self._timer_at: int | None = None
 
@@ -72,6 +164,8 @@ class NicNode:
 
     def arrive(self, plane: int, frame: Frame) -> None:
         """A frame came in through port `plane`."""
+        if self.tap is not None:
+            self.tap(plane, False, frame)
         self.nic.receive(plane, frame, self._events.now)
         self.attend()
 
@@ -80,22 +174,30 @@ class NicNode:
         self.nic.port_status(plane, up, self._events.now)
         self.attend()
 
+    def fall_silent(self) -> None:
+        """Take what comes, send nothing more: the run is at its end."""
+        self._silent = True
+
     def attend(self) -> None:
         """Let the application run, fill the free wires, set the timer."""
+        if self._silent:
+            return
         self.on_attend()
         nic, now = self.nic, self._events.now
-        sending = True
-        while sending:  # what one port sends can make the next packet ready for another
-            sending = False
-            ready = nic.ready
+        while ready := nic.ready:  # what one port sends can make the next packet ready for another
+            sent = False
             for plane, wire in self._wires.items():
                 if not ready >> plane & 1:
                     continue
                 if wire.free_at > now:
                     wire.when_free(self.attend)
                 elif (frame := nic.pull(plane, now)) is not None:
+                    if self.tap is not None:
+                        self.tap(plane, True, frame)
                     wire.send(frame)
-                    sending = True
+                    sent = True
+            if not sent:
+                break
         self._set_timer()
 
     def _set_timer(self) -> None:
@@ -108,5 +210,6 @@ class NicNode:
         if set_for != self._timer_at:
             return  # an earlier one was set since
         self._timer_at = None
-        self.nic.poll(self._events.now)
-        self.attend()
+        if not self._silent:
+            self.nic.poll(self._events.now)
+            self.attend()

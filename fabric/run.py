@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from controller.p4runtime import Pipeline
-from controller.push import push, verify
-from controller.topology import Topology, preset_names
-from controller.yaml_file import Document
-from fabric import faults, results
+from controller.topology import Topology, UnknownNodeError, preset_names
+from controller.yaml_file import Document, KeyPath
+from fabric import accounting, counts, faults, phases
+from fabric.capture import Capture
+from fabric.control import ControlPlane
+from fabric.ev_health import EvHealth
+from fabric.host import Host
 from fabric.network import Fabric, UnknownLinkError, base_rtt, line_rate
-from fabric.nodes import NicNode
-from fabric.results import Result, Samples
-from fabric.scenario import Fault, LinkDown, RingAllReduce, Scenario
-from fabric.workloads import RingAllReduceWorkload, TransfersWorkload, Workload
-from nic_model.congestion import FixedWindow
-from nic_model.ev import EvProfile
+from fabric.results import FaultResult, PhaseResult, PlaneResult, ProgrammedResult, Result
+from fabric.samples import Samples
+from fabric.scenario import Scenario, ns
+from fabric.workloads import Workload
+from nic_model.congestion import CongestionControl, FixedWindow, Nscc, NsccParameters
+from nic_model.ev import EvProfile, SprayPolicy
 from nic_model.verbs import QPAttr
-from switch_model.server import P4RuntimeServer
-
-LOOPBACK = "127.0.0.1"
-WINDOW_BDPS = 1.5
-"""The fixed window, in bandwidth-delay products."""
 
 Progress = Callable[[int, int], None]
 """Called with payload bytes that have arrived, and how many there are to be."""
 
 
-class RunError(Exception):
-    """The fabric did not come up. str() is one line."""
-
-
 class Run:
-    """A scenario file, read and checked; `execute` runs it."""
+    """A scenario file, read and checked; `execute` runs it, once.
+
+    `samples` and `health` hold what happened over time.
+    """
 
     def __init__(self, path: Path, seed: int | None = None) -> None:
         """`seed` replaces the scenario's. Raises FileError."""
@@ -44,11 +40,21 @@ class Run:
         scenario = document.validate(Scenario)
         self.scenario = scenario if seed is None else scenario.model_copy(update={"seed": seed})
         self.topo = self._topology(document, path.parent)
-        # All switches are served at one address of this process, whatever the file says of theirs.
-        self.fabric = self._build(self.topo.served_at(f"{LOOPBACK}:1"))
-        self.workload = self._workload(document)
+        self.health = EvHealth()
+        self.fabric = self._build()
+        self.samples = Samples(self.fabric, ns(self.scenario.sample_us))
+        self.workloads = self._workloads(document)
+        self._begun = 0  # workloads that were started
+        self._control = ControlPlane(self.topo, self.fabric)
         self._schedule_faults(document)
-        self.entries = 0
+        self._check_capture(document)
+
+    @property
+    def total_bytes(self) -> int:
+        """Payload bytes of all workloads."""
+        return sum(workload.total_bytes for workload in self.workloads)
+
+    # ---- from the scenario ---------------------------------------------------------------------------
 
     def _topology(self, document: Document, directory: Path) -> Topology:
         name = self.scenario.topology
@@ -61,127 +67,155 @@ class Run:
             raise document.error(("topology",), reason)
         return Topology.load(path)
 
-    def _build(self, topo: Topology) -> Fabric:
-        settings = self.scenario.qp
-        window = settings.window_bytes or round(WINDOW_BDPS * line_rate(topo) * base_rtt(topo) / 8)
+    def _build(self) -> Fabric:
+        settings, topo = self.scenario.qp, self.topo
+        nscc = NsccParameters.scaled(line_rate(topo), base_rtt(topo), settings.path_mtu)
+
+        def congestion(_profile: int) -> CongestionControl:
+            if settings.congestion == "nscc":
+                return Nscc(nscc)
+            return FixedWindow(settings.window_bytes or nscc.max_cwnd)
+
         return Fabric(
             topo,
             seed=self.scenario.seed,
-            ev_profile=EvProfile(settings.active_evs, settings.backup_evs),
-            congestion=lambda _: FixedWindow(window),
+            ev_profile=EvProfile(settings.active_evs, settings.backup_evs, policy=settings.spray),
+            congestion=congestion,
+            ev_listener=self.health.on_event,
         )
 
-    def _workload(self, document: Document) -> Workload:
-        work, settings = self.scenario.workload, self.scenario.qp
+    def _workloads(self, document: Document) -> list[Workload]:
+        settings = self.scenario.qp
         attr = QPAttr(path_mtu=settings.path_mtu, timeout=settings.timeout)
-        rng = random.Random(f"{self.scenario.seed}/workload")
-        if isinstance(work, RingAllReduce):
-            if len(self.fabric.nics) < 2:
-                raise document.error(("workload", "kind"), "an all-reduce needs at least 2 NICs")
-            return RingAllReduceWorkload(ring(self.fabric), work.bytes, attr, rng)
-        pairs = []
-        for index, names in enumerate(work.pairs):
-            for name in names:
-                if name not in self.fabric.nics:
-                    raise document.error(("workload", "pairs", index), f"no NIC {name!r} in {self.topo.name}")
-            pairs.append((self.fabric.nics[names[0]], self.fabric.nics[names[1]]))
-        return TransfersWorkload(pairs, work.bytes, work.messages, attr, rng)
+        hosts = {name: Host(node) for name, node in self.fabric.nics.items()}
+        workloads = []
+        for index, work in enumerate(self.scenario.workloads):
+            rng = random.Random(f"{self.scenario.seed}/workload {index}")
+            try:
+                workloads.append(phases.workload(work, self.topo, hosts, attr, rng))
+            except phases.PhaseError as error:
+                raise document.error(("workloads", index, *error.key), str(error)) from None
+        return workloads
 
     def _schedule_faults(self, document: Document) -> None:
         for index, fault in enumerate(self.scenario.faults):
+            key: KeyPath = ("faults", index, fault.place_key)
             try:
-                faults.schedule(self.fabric, [fault])
-            except UnknownLinkError as error:
-                raise document.error(("faults", index, "link"), str(error)) from None
+                faults.schedule(self.fabric, fault, self._on_return)
+            except (UnknownNodeError, UnknownLinkError) as error:
+                raise document.error(key, str(error)) from None
 
-    def execute(self, progress: Progress | None = None) -> Result:
-        """Push, work, wait until all is quiet. Raises RunError if the switches could not be programmed."""
+    def _check_capture(self, document: Document) -> None:
+        if self.scenario.capture is not None:
+            try:
+                self.topo.nic(self.scenario.capture)
+            except UnknownNodeError as error:
+                raise document.error(("capture",), str(error)) from None
+
+    # ---- in virtual time -----------------------------------------------------------------------------
+
+    def execute(self, progress: Progress | None = None, out: Path | None = None) -> Result:
+        """Push, work, wait until nothing is in flight; what the scenario captures goes into a file in `out`.
+
+        Raises ControlError if switches could not be programmed, OSError if the capture could not be written.
+        """
         started = time.monotonic()
-        asyncio.run(self.program())
-        errors, finished_at, samples = self._simulate(progress)
-        errors += self.workload.verify()
+        with self._control, self._capture(out):
+            entries = self._control.program()
+            errors = self._simulate(progress)
+        errors += [error for workload in self.workloads for error in workload.verify()]
         if not errors:
-            errors += results.unaccounted(self.fabric)
-        result = self._result(errors, finished_at, samples)
+            errors += accounting.unaccounted(self.fabric, self.health, self.total_bytes, even=self._even_planes())
+        result = self._result(entries, errors)
         result.wall_s = round(time.monotonic() - started, 3)
         return result
 
-    async def program(self) -> None:
-        """The controller writes and reads back all tables over gRPC; virtual time stands still meanwhile."""
-        server = P4RuntimeServer(self.fabric.devices())
-        topo = self.topo.served_at(await server.start(f"{LOOPBACK}:0"))
-        try:
-            pipeline = Pipeline()
-            for pushed in await push(topo, pipeline):
-                if pushed.errors:
-                    raise RunError(f"{pushed.switch}: {pushed.errors[0]}")
-                self.entries += pushed.inserted
-            for verified in await verify(topo, pipeline):
-                if not verified.ok:
-                    reason = verified.error or "reads back other entries than were pushed"
-                    raise RunError(f"{verified.switch}: {reason}")
-        finally:
-            await server.stop()
+    def _even_planes(self) -> bool:
+        """Do planes have equal shares? They do unless one fails, if the policy lets them take turns."""
+        takes_turns = self.scenario.qp.spray in (SprayPolicy.MRC, SprayPolicy.ROUND_ROBIN)
+        return takes_turns and not self.scenario.faults
 
-    def _simulate(self, progress: Progress | None) -> tuple[list[str], int, Samples]:
-        events, workload = self.fabric.events, self.workload
-        interval = round(self.scenario.sample_us * 1000)
-        limit = round(self.scenario.time_limit_us * 1000)
-        samples = Samples(interval)
-        self.workload.start()
+    def _simulate(self, progress: Progress | None) -> list[str]:
+        events, samples = self.fabric.events, self.samples
+        limit = ns(self.scenario.time_limit_us)
+        self._begin_next()
+        while not self._over() and events.now < limit:
+            events.run(min(events.now + samples.interval, limit))
+            samples.take()
+            if progress is not None:
+                progress(samples.total_payload, self.total_bytes)
+        errors = [error for workload in self.workloads for error in workload.errors]
+        if not errors and not self._done():
+            errors.append(f"not done after {events.now / 1000:,.1f} us of virtual time")
+        return errors
+
+    def _done(self) -> bool:
+        return self._begun == len(self.workloads) and self.workloads[-1].done
+
+    def _over(self) -> bool:
+        failed = self.workloads[self._begun - 1].errors
+        return bool(failed or self._done()) and not self.fabric.in_flight()
+
+    def _begin_next(self) -> None:
+        """The next workload; after the last one, or one that failed, the NICs fall silent."""
+        self.health.end(self.fabric.events.now)
+        if self._begun == len(self.workloads) or (self._begun and self.workloads[self._begun - 1].errors):
+            self.fabric.fall_silent()
+            return
+        self.workloads[self._begun].start(self.fabric.events.now, self._on_done)
+        self._begun += 1
+        self.health.begin(self.fabric)
         for node in self.fabric.nics.values():
             node.attend()
-        finished_at = 0
-        quiet = False
-        while not quiet and events.now < limit:
-            quiet = events.run(min(events.now + interval, limit))
-            if not finished_at:
-                samples.take(self.fabric)
-                if progress is not None:
-                    progress(sum(map(sum, samples.by_plane)), workload.total_bytes)
-                if workload.done:
-                    finished_at = workload.finished_at
-        errors = list(workload.errors)
-        if not workload.done:
-            errors.append(f"not done after {events.now / 1000:,.1f} us of virtual time")
-        return errors, finished_at or events.now, samples
 
-    def _result(self, errors: list[str], finished_at: int, samples: Samples) -> Result:
-        fabric = self.fabric
-        per_plane = [results.plane_result(fabric, plane) for plane in range(self.topo.planes)]
+    def _on_done(self) -> None:
+        self.fabric.events.at(self.fabric.events.now, self._begin_next)
+
+    def _on_return(self, switch: str) -> None:
+        latency = ns(self.scenario.control_latency_us)
+        self.fabric.events.at(self.fabric.events.now + latency, self._control.reprogram, switch)
+
+    def _capture(self, out: Path | None) -> AbstractContextManager[object]:
+        name = self.scenario.capture
+        if out is None or name is None:
+            return nullcontext()
+        return Capture(out / f"{name}.pcapng", self.fabric.nic(name), self.topo)
+
+    # ---- result --------------------------------------------------------------------------------------
+
+    def _result(self, entries: int, errors: list[str]) -> Result:
+        fabric, scenario = self.fabric, self.scenario
+        per_plane = [PlaneResult.of(fabric, plane) for plane in range(self.topo.planes)]
+        begun = list(zip(scenario.workloads, self.workloads, strict=True))[: self._begun]
+        finished_at = self.workloads[self._begun - 1].finished_at if self._done() else fabric.events.now
         payload = sum(plane.payload_bytes for plane in per_plane)
         return Result(
-            scenario=self.scenario.name,
+            scenario=scenario.name,
             topology=self.topo.name,
-            seed=self.scenario.seed,
+            seed=scenario.seed,
             nics=len(fabric.nics),
             planes=self.topo.planes,
             switches=len(fabric.switches),
-            entries=self.entries,
+            entries=entries,
             data_packets=sum(plane.data_packets for plane in per_plane),
             retransmissions=sum(plane.retransmissions for plane in per_plane),
-            trims=results.trims(fabric),
+            marks=sum(plane.marks for plane in per_plane),
+            trims=sum(plane.trims for plane in per_plane),
             ev_replaced=sum(plane.ev_replaced for plane in per_plane),
             payload_bytes=payload,
             virtual_time_us=finished_at / 1000,
             goodput_gbps=round(payload * 8 / finished_at, 3) if finished_at else 0.0,
-            losses=results.losses(fabric),
-            switch_drops=results.switch_drops(fabric),
-            refused_by_nics=results.refused_by_nics(fabric),
+            losses=dict(sorted(counts.losses(fabric).items())),
+            link_losses=dict(sorted(counts.link_losses(fabric).items())),
+            switch_drops=dict(sorted(counts.switch_counts(fabric).drops.items())),
+            refused_by_nics=dict(sorted(counts.refused(fabric).items())),
             per_plane=per_plane,
-            goodput_over_time={"interval_us": self.scenario.sample_us, "gbps": samples.gbps()},
-            faults=[{"at_us": fault.at_us, "what": _describe(fault)} for fault in self.scenario.faults],
+            phases=[PhaseResult.of(work, workload) for work, workload in begun],
+            faults=[
+                FaultResult.of(fault, faults.plane(fabric, fault))
+                for fault in sorted(scenario.faults, key=lambda fault: fault.at_us)
+            ],
+            reprogrammed=[ProgrammedResult(done.at / 1000, done.switch, done.entries) for done in self._control.again],
+            goodput_over_time=self.samples.goodput(),
             errors=errors,
         )
-
-
-def ring(fabric: Fabric) -> list[NicNode]:
-    """All NICs in an order in which neighbours are in different rows, if there are two rows or more."""
-    names = sorted((nic.index, nic.row, nic.name) for nic in fabric.topo.nics())
-    return [fabric.nics[name] for _, _, name in names]
-
-
-def _describe(fault: Fault) -> str:
-    until = "" if fault.until_us is None else f" until {fault.until_us:g} us"
-    what = "down" if isinstance(fault, LinkDown) else f"loses {fault.rate:.2%}"
-    return f"link {fault.link[0]} - {fault.link[1]} {what}{until}"

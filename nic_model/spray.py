@@ -39,6 +39,10 @@ class Spray(Protocol):
         """The upcoming EV has been used."""
         ...
 
+    def pass_turn(self) -> None:
+        """The upcoming EV has been used for something that is no data packet."""
+        ...
+
     def on_ack(self, ev: Ev, marked: bool, now: int) -> None:
         """A SACK reflected this EV; `marked`: its packet was ECN-marked."""
         ...
@@ -101,6 +105,10 @@ class _Stateless:
     def take(self, ev: Ev) -> None:
         """See Spray."""
         ev.packets += 1
+        self._upcoming = None
+
+    def pass_turn(self) -> None:
+        """See Spray."""
         self._upcoming = None
 
     def _any(self, planes_up: int) -> Ev | None:

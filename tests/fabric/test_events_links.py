@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from fabric.events import EventList
-from fabric.links import Frame, Link, LinkState, Wire
+from fabric.links import Frame, Impairment, Link, LinkLoss, LinkState, Wire
 
 FULL: Frame = (bytes(134), bytes(4100))  # 4234 + 24 bytes on the wire: 340.64 ns at 100 Gb/s
 
@@ -30,14 +30,19 @@ def test_the_past_is_now() -> None:
 
 
 class Recorder:
-    def __init__(self, rate: float = 100, delay: int = 500, loss: float = 0.0) -> None:
-        self.events = EventList()
-        self.state = LinkState(loss=loss)
-        self.arrived: list[int] = []
-        self.wire = Wire(self.events, rate, delay, self.state, random.Random(1), self._deliver)
+    """A link of one direction, and what came out of it when."""
 
-    def _deliver(self, _frame: Frame) -> None:
+    def __init__(self, rate: float = 100, delay: int = 500) -> None:
+        self.events = EventList()
+        state = LinkState()
+        self.arrived: list[int] = []
+        self.frames: list[Frame] = []
+        self.wire = Wire(self.events, rate, delay, state, random.Random(1), self._deliver)
+        self.link = Link((("a", 1), ("b", 1)), 0, state, (self.wire,))
+
+    def _deliver(self, frame: Frame) -> None:
         self.arrived.append(self.events.now)
+        self.frames.append(frame)
 
 
 def test_a_frame_takes_its_length_and_the_delay() -> None:
@@ -56,34 +61,88 @@ def test_a_short_frame_is_padded_to_84_bytes_on_the_wire() -> None:
 
 def test_a_down_link_loses_and_what_was_on_it_too() -> None:
     r = Recorder()
-    link = Link((("a", 1), ("b", 1)), 0, r.state, (r.wire,))
     seen: list[bool] = []
-    link.on_status.append(seen.append)
+    r.link.on_status.append(seen.append)
     r.wire.send(FULL)
-    r.events.at(600, link.set_up, False)
+    r.events.at(600, r.link.cut)
     r.events.at(700, r.wire.send, FULL)
-    r.events.at(5_000, link.set_up, True)
+    r.events.at(5_000, r.link.mend)
     r.events.at(6_000, r.wire.send, FULL)
     r.events.run(10_000)
     assert r.arrived == [6_841] and seen == [False, True]
-    assert (r.wire.counters.sent, r.wire.counters.delivered, r.wire.counters.lost_down) == (3, 1, 2)
+    assert (r.wire.counters.sent, r.wire.counters.delivered) == (3, 1)
+    assert r.link.lost() == {"link_down": 2}
 
 
 def test_a_link_that_went_down_and_up_meanwhile_still_lost_the_frame() -> None:
     r = Recorder()
-    link = Link((("a", 1), ("b", 1)), 0, r.state, (r.wire,))
     r.wire.send(FULL)
-    r.events.at(400, link.set_up, False)
-    r.events.at(450, link.set_up, True)
+    r.events.at(400, r.link.cut)
+    r.events.at(450, r.link.mend)
     r.events.run(10_000)
     assert r.arrived == []
 
 
+def test_a_link_with_two_causes_to_be_down_is_up_when_both_have_ended() -> None:
+    r = Recorder()
+    seen: list[tuple[int, bool]] = []
+    r.link.on_status.append(lambda up: seen.append((r.events.now, up)))
+    for time, change in ((10, r.link.cut), (20, r.link.cut), (30, r.link.mend), (40, r.link.mend)):
+        r.events.at(time, change)
+    r.events.run(100)
+    assert seen == [(10, False), (40, True)]
+
+
 def test_random_loss_has_its_rate() -> None:
-    r = Recorder(loss=0.1)
+    r = Recorder()
+    r.link.impair(Impairment(0.1, LinkLoss.RANDOM))
     for n in range(10_000):
         r.events.at(n * 1000, r.wire.send, FULL)
     r.events.run(100_000_000)
     counters = r.wire.counters
-    assert counters.delivered + counters.lost_random == 10_000
-    assert 850 < counters.lost_random < 1150
+    assert counters.delivered + counters.lost["random_loss"] == 10_000 and counters.in_flight == 0
+    assert 850 < counters.lost["random_loss"] < 1150
+
+
+def test_a_damaged_frame_reaches_the_receivers_fcs_and_no_further() -> None:
+    r = Recorder()
+    corruption = Impairment(1.0, LinkLoss.FCS)
+    r.link.impair(corruption)
+    r.wire.send(FULL)
+    r.events.run(840)
+    assert r.wire.counters.in_flight == 1
+    r.events.run(841)
+    assert r.wire.counters.in_flight == 0 and r.link.lost() == {"fcs_error": 1}
+    r.link.relieve(corruption)
+    r.events.at(1000, r.wire.send, FULL)
+    r.events.run(2000)
+    assert r.frames == [FULL] and r.wire.counters.corrupted == 0
+
+
+def test_a_damaged_frame_on_a_link_that_goes_down_is_lost_to_that() -> None:
+    r = Recorder()
+    r.link.impair(Impairment(1.0, LinkLoss.FCS))
+    r.wire.send(FULL)
+    r.events.at(100, r.link.cut)
+    r.events.run(2000)
+    assert r.link.lost() == {"link_down": 1}
+
+
+def test_undetected_corruption_flips_one_bit_and_delivers() -> None:
+    r = Recorder()
+    r.link.impair(Impairment(1.0, None))
+    r.wire.send(FULL)
+    r.events.run(1000)
+    ((head, tail),) = r.frames
+    assert (len(head), len(tail)) == (134, 4100)
+    assert sum(byte.bit_count() for byte in head + tail) == 1  # FULL is all zeros
+    assert (r.wire.counters.corrupted, r.wire.counters.delivered) == (1, 1)
+
+
+def test_impairments_of_one_link_add_up() -> None:
+    r = Recorder()
+    r.link.impair(Impairment(1.0, None))
+    r.link.impair(Impairment(1.0, LinkLoss.RANDOM))
+    r.wire.send(FULL)
+    r.events.run(1000)
+    assert r.arrived == [] and r.link.lost() == {"random_loss": 1}

@@ -1,0 +1,76 @@
+"""An application's side of a NIC: protection domain, completion queue, connected QPs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from fabric.nodes import NicNode
+from nic_model.verbs import CQ, PD, QP, WC, Context, QPAttr, QPCap, QPInitAttr
+
+_POLL_BATCH = 64
+
+
+class Host:
+    """A NIC with an application: one completion queue, whose entries go to their QP's handler."""
+
+    def __init__(self, node: NicNode) -> None:
+        self.name = node.nic.name
+        self.pd = PD(Context(node.nic))
+        self._node = node
+        self._cq = CQ(self.pd.context, channel=self._on_event)
+        self._has_completions = False
+        self._handlers: dict[int, Callable[[WC], None]] = {}
+        node.on_attend = self._run
+
+    @property
+    def now(self) -> int:
+        """Virtual time, ns."""
+        return self._node.now
+
+    @property
+    def address(self) -> bytes:
+        """By which peers know the NIC."""
+        return self._node.nic.ports[0].address
+
+    def queue_pair(self, handler: Callable[[WC], None]) -> QP:
+        """A QP in RESET, whose completions `handler` gets."""
+        qp = QP(self.pd, QPInitAttr(self._cq, self._cq, QPCap()))
+        self._handlers[qp.qp_num] = handler
+        return qp
+
+    def wake(self) -> None:
+        """Something was posted: let the NIC begin."""
+        self._node.attend()
+
+    def _on_event(self, _cq: CQ) -> None:
+        self._has_completions = True
+
+    def _run(self) -> None:
+        while self._has_completions:
+            self._has_completions = False
+            count, completions = self._cq.poll(_POLL_BATCH)
+            self._has_completions |= count == _POLL_BATCH
+            for completion in completions:
+                self._handlers[completion.qp_num](completion)
+
+
+def connect(
+    a: Host, b: Host, attr: QPAttr, rng: random.Random, on_a: Callable[[WC], None], on_b: Callable[[WC], None]
+) -> tuple[QP, QP]:
+    """A connected pair of QPs. MRC has no connection manager: numbers and PSNs are exchanged out of band."""
+    pair = (a.queue_pair(on_a), b.queue_pair(on_b))
+    psn = (rng.getrandbits(24), rng.getrandbits(24))
+    for mine, theirs, peer in ((0, 1, b), (1, 0, a)):
+        step = QPAttr(
+            dest_qp_num=pair[theirs].qp_num,
+            dgid=peer.address,
+            rq_psn=psn[theirs],
+            sq_psn=psn[mine],
+            path_mtu=attr.path_mtu,
+            timeout=attr.timeout,
+        )
+        pair[mine].to_init(step)
+        pair[mine].to_rtr(step)
+        pair[mine].to_rts(step)
+    return pair
