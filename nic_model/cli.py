@@ -8,36 +8,34 @@ import random
 import re
 import signal
 import sys
-from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
 import numpy as np
 import typer
-from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
+from nic_model.drivers import report
 from nic_model.drivers.client import PathResult, WriteResult, probe, write
 from nic_model.drivers.control import Channel, ControlError, Describe, Description, HostPort
 from nic_model.drivers.host import Host, HostError
-from nic_model.drivers.interface import Interface, InterfaceError, find
+from nic_model.drivers.interface import InterfaceError, find
 from nic_model.drivers.profile import BMV2, PROFILES, Profile
-from nic_model.drivers.raw import RawDriver, event_loop, raw_ports
+from nic_model.drivers.raw import RawDriver, RawPort, event_loop, raw_ports
 from nic_model.drivers.serve import Server, SessionResult
 from nic_model.nic import Nic
-from nic_model.paths import PathFile, PathFileError
+from nic_model.paths import PathFile
+from nic_model.verbs import RDMA_MAX_MESSAGE, VerbsError
 
 FAILED = 1
 BAD_INPUT = 2
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
 _FILE_WIDTH = 120
 """Columns of a table that does not go to a terminal."""
-_EVENTS_SHOWN = 20
 _UNITS = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 T = TypeVar("T")
@@ -57,6 +55,10 @@ Ports = Annotated[
     ),
 ]
 ProfileName = Annotated[str, typer.Option("--profile", metavar="NAME", help=f"One of: {', '.join(PROFILES)}.")]
+Pace = Annotated[
+    int | None,
+    typer.Option("--pace", min=1, max=10**7, metavar="PACKETS/S", help="Of each port, instead of the profile's."),
+]
 PathMtu = Annotated[int, typer.Option("--path-mtu", metavar="BYTES", help="Payload of a packet: 256 to 4096.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 Timeout = Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="For all of it; then it has failed.")]
@@ -64,16 +66,16 @@ Timeout = Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="For al
 
 @dataclass(frozen=True, slots=True)
 class _Setup:
-    """A NIC with its interfaces, checked, before anything is opened."""
+    """A NIC and its ports, checked, before anything is opened."""
 
     nic: Nic
-    interfaces: list[Interface]
+    ports: list[RawPort]
     profile: Profile
     path_mtu: int
 
     def driver(self) -> RawDriver:
-        """Inside the loop. Raises InterfaceError."""
-        return RawDriver(self.nic, raw_ports(self.nic, self.interfaces, self.profile, self.path_mtu))
+        """To be entered inside the loop."""
+        return RawDriver(self.nic, self.ports)
 
     def host(self, driver: RawDriver) -> Host:
         """The application of the driven NIC."""
@@ -88,6 +90,7 @@ def nic_serve(
     memory: Annotated[str, typer.Option(metavar="BYTES", help="For all peers together, such as 64MiB.")] = "64MiB",
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="The control address.")] = "127.0.0.1:4790",
     profile: ProfileName = BMV2.name,
+    pace: Pace = None,
     path_mtu: PathMtu = 4096,
     as_json: AsJson = False,
 ) -> None:
@@ -95,23 +98,31 @@ def nic_serve(
 
     Example: mrcfab nic serve --paths paths/row-1.jsonl --name nic2 --port 0=eth0 --port 1=eth1
     """
-    with _errors(BAD_INPUT):
-        setup = _set_up(paths, name, port or [], profile, path_mtu)
+    with _bad_input():
+        setup = _set_up(paths, name, port or [], profile, pace, path_mtu)
         size, address = _bytes(memory), HostPort.parse(listen)
     _run(_serve(setup, size, address, as_json))
 
 
 async def _serve(setup: _Setup, memory: int, address: HostPort, as_json: bool) -> None:
-    def on_session(result: SessionResult) -> None:
+    def on_link(port: RawPort) -> None:
+        name, up = port.interface.name, port.is_open
+        record = {"event": "link", "plane": port.plane, "interface": name, "up": up}
+        _say(as_json, record, f"{name} is {'up' if up else 'down'}")
+
+    def on_connect(peer: str, length: int) -> None:
+        _say(as_json, {"event": "connected", "peer": peer, "length": length}, f"{peer} has {length:,} bytes of memory")
+
+    def on_close(result: SessionResult) -> None:
         _say(
             as_json,
-            {"event": "session", **asdict(result)},
+            {"event": "closed", **asdict(result)},
             f"{result.peer} wrote {result.payload_bytes:,} bytes in {result.packets:,} packets "
             f"({result.duplicates:,} duplicates, {result.trimmed:,} trimmed)",
         )
 
     with setup.driver() as driver:
-        server = await Server(setup.host(driver), memory, on_session).listen(address)
+        server = await Server(setup.host(driver), memory, on_connect, on_close).listen(address)
         control = str(HostPort(*server.sockets[0].getsockname()[:2]))
         ports = [{"plane": port.plane, "interface": port.interface.name, "up": port.is_open} for port in driver.ports]
         where = ", ".join(f"{port['interface']}{'' if port['up'] else ' (down)'}" for port in ports)
@@ -120,12 +131,13 @@ async def _serve(setup: _Setup, memory: int, address: HostPort, as_json: bool) -
             {"event": "ready", "nic": setup.nic.name, "control": control, "ports": ports},
             f"{setup.nic.name} on {where}; control address {control}; Ctrl-C ends it",
         )
+        driver.on_link = on_link
         try:
             await asyncio.get_running_loop().create_future()
         except asyncio.CancelledError:  # by a signal
             server.close()
-        counts = _untaken(driver)
-        _say(as_json, {"event": "end", "untaken": counts}, _untaken_text(counts))
+        counts = report.untaken(driver)
+        _say(as_json, {"event": "end", "untaken": counts}, report.untaken_text(counts))
 
 
 @nic_app.command("write")
@@ -141,6 +153,7 @@ def nic_write(
     ] = None,
     timeout: Timeout = 60.0,
     profile: ProfileName = BMV2.name,
+    pace: Pace = None,
     path_mtu: PathMtu = 4096,
     as_json: AsJson = False,
 ) -> None:
@@ -149,23 +162,26 @@ def nic_write(
     Examples: mrcfab nic write model.bin nic2:4790 --paths paths/row-0.jsonl --name nic0 --port 0=eth0 --port 1=eth1;
     mrcfab nic write --pattern 10MB nic2:4790 --paths paths/row-0.jsonl --name nic0
     """
-    with _errors(BAD_INPUT):
+    with _bad_input():
         if len(arguments) != (1 if pattern is not None else 2):
             raise ValueError("give FILE PEER, or --pattern BYTES PEER")
         address = HostPort.parse(arguments[-1])
-        setup = _set_up(paths, name, port or [], profile, path_mtu)
+        setup = _set_up(paths, name, port or [], profile, pace, path_mtu)
         data = _load(Path(arguments[0])) if pattern is None else _pattern(_bytes(pattern))
     with Progress(
         TextColumn("writing"), BarColumn(), DownloadColumn(), TimeElapsedColumn(),
         console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty(),
     ) as bar:  # fmt: skip
         task = bar.add_task("writing", total=len(data))
-        result, untaken = _run(_write(setup, address, data, timeout, lambda done: bar.update(task, completed=done)))
+        result, counts = _run(_write(setup, address, data, timeout, lambda done: bar.update(task, completed=done)))
     if as_json:
-        typer.echo(json.dumps(_write_record(result, untaken)))
+        typer.echo(json.dumps(report.write_record(result, counts)))
     else:
-        _show_write(result, untaken)
-    raise typer.Exit(0 if result.verified else FAILED)
+        _console().print(report.write_table(result))
+        for line in report.write_lines(result, counts):
+            typer.echo(line)
+    if result.error:
+        _fail(result.error, FAILED)
 
 
 async def _write(
@@ -178,7 +194,7 @@ async def _write(
             result = await write(setup.host(driver), channel, data, until, progress)
         finally:
             channel.close()
-        return result, _untaken(driver)
+        return result, report.untaken(driver)
 
 
 @nic_app.command("probe")
@@ -199,16 +215,18 @@ def nic_probe(
 
     Example: mrcfab nic probe 127.0.0.1:4790 --paths paths/row-0.jsonl --name nic0 --port 0=eth0 --port 1=eth1
     """
-    with _errors(BAD_INPUT):
+    with _bad_input():
         address = HostPort.parse(peer)
-        setup = _set_up(paths, name, port or [], profile, path_mtu=PATH_MTUS[0])  # probes are small
+        setup = _set_up(paths, name, port or [], profile, None, PATH_MTUS[0])  # probes are small
     description, results = _run(_probe(setup, address, count, patience, timeout))
     if as_json:
         record = {"peer": description.name, "address": str(description.address)}
-        typer.echo(json.dumps(record | {"paths": [_path_record(path) for path in results]}))
+        typer.echo(json.dumps(record | {"paths": [report.path_record(path) for path in results]}))
     else:
-        _console().print(_path_table(f"{setup.nic.name} to {description.name}, round trips in ms", results))
-    raise typer.Exit(0 if all(path.rtts for path in results) else FAILED)
+        _console().print(report.path_table(f"round trips from {setup.nic.name} to {description.name}", results))
+    silent = sum(not path.rtts for path in results)
+    if silent:
+        _fail(f"{silent} of {len(results)} paths never answered", FAILED)
 
 
 async def _probe(
@@ -230,21 +248,23 @@ async def _probe(
 # ---- what was given ---------------------------------------------------------------------------------------
 
 
-def _set_up(paths: Path, name: str, ports: list[str], profile: str, path_mtu: int) -> _Setup:
-    """Raises ValueError, PathFileError or InterfaceError."""
+def _set_up(paths: Path, name: str, ports: list[str], profile: str, pace: int | None, path_mtu: int) -> _Setup:
+    """Raises ValueError or InterfaceError."""
     if profile not in PROFILES:
         raise ValueError(f"no profile {profile!r}; there are {', '.join(PROFILES)}")
+    settings = PROFILES[profile] if pace is None else replace(PROFILES[profile], packet_rate=pace)
     if path_mtu not in PATH_MTUS:
         raise ValueError(f"--path-mtu is {path_mtu}, must be one of {', '.join(map(str, PATH_MTUS))}")
     rows = PathFile.load(paths)
     try:
-        nic = PROFILES[profile].nic(rows, name, path_mtu, random.Random())
+        nic = settings.nic(rows, name, path_mtu, random.Random())
     except KeyError:
         raise ValueError(f"{paths}: no NIC {name!r}; there are {', '.join(nic.name for nic in rows.nics)}") from None
     wanted = {port.plane: port.mac.hex(":") for port in nic.ports} | dict(map(_port, ports))
     if len(wanted) > len(nic.ports):
-        raise ValueError(f"{name} has {len(nic.ports)} ports, there is no plane {max(wanted)}")
-    return _Setup(nic, [find(wanted[port.plane]) for port in nic.ports], PROFILES[profile], path_mtu)
+        raise ValueError(f"--port names plane {max(wanted)}, {name} has {len(nic.ports)} ports")
+    interfaces = [find(wanted[port.plane]) for port in nic.ports]
+    return _Setup(nic, raw_ports(nic, interfaces, settings, path_mtu), settings, path_mtu)
 
 
 def _port(text: str) -> tuple[int, str]:
@@ -263,16 +283,17 @@ def _bytes(text: str) -> int:
 
 def _load(file: Path) -> bytearray:
     try:
-        data = bytearray(file.read_bytes())
+        if not 0 < file.stat().st_size <= RDMA_MAX_MESSAGE:
+            raise ValueError(f"{file}: has {file.stat().st_size} bytes, must have 1 to {RDMA_MAX_MESSAGE}")
+        return bytearray(file.read_bytes())
     except OSError as error:
         raise ValueError(f"{file}: {error.strerror}") from None
-    if not data:
-        raise ValueError(f"{file}: is empty")
-    return data
 
 
 def _pattern(size: int) -> bytearray:
     """32-bit words that count up, so that every place has its own."""
+    if size > RDMA_MAX_MESSAGE:
+        raise ValueError(f"--pattern is {size} bytes, must be {RDMA_MAX_MESSAGE} at most")
     return bytearray(np.arange(-(-size // 4), dtype=">u4").tobytes()[:size])
 
 
@@ -289,27 +310,26 @@ def _run(main: Coroutine[Any, Any, T]) -> T:
                 asyncio.get_running_loop().add_signal_handler(number, task.cancel)
         return await main
 
-    with _errors(FAILED), asyncio.Runner(loop_factory=event_loop) as runner:
-        return runner.run(cancellable())
+    try:
+        with asyncio.Runner(loop_factory=event_loop) as runner:
+            return runner.run(cancellable())
+    except (InterfaceError, HostError, ControlError, VerbsError) as error:
+        _fail(str(error), FAILED)
+    except asyncio.CancelledError:
+        _fail("interrupted", FAILED)
 
 
 @contextmanager
-def _errors(code: int) -> Iterator[None]:
-    """One line and an exit code for what can go wrong."""
+def _bad_input() -> Iterator[None]:
     try:
         yield
-    except (ValueError, PathFileError, InterfaceError, HostError, ControlError) as error:
-        _fail(str(error), code)
-    except asyncio.CancelledError:
-        _fail("interrupted", code)
+    except (ValueError, InterfaceError) as error:  # a PathFileError is a ValueError
+        _fail(str(error), BAD_INPUT)
 
 
 def _fail(reason: str, code: int) -> NoReturn:
     typer.echo(f"error: {reason}", err=True)
     raise typer.Exit(code)
-
-
-# ---- what is shown ----------------------------------------------------------------------------------------
 
 
 def _say(as_json: bool, record: dict[str, Any], text: str) -> None:
@@ -321,78 +341,3 @@ def _console() -> Console:
     if not console.is_terminal:
         console.width = _FILE_WIDTH
     return console
-
-
-def _untaken(driver: RawDriver) -> dict[str, int]:
-    """Frames that came and were not taken, or did not leave, by reason."""
-    counts = Counter(driver.nic.counters.refused)
-    for port in driver.ports:
-        port.count_overrun()
-        counts.update(asdict(port.counters))
-    return {reason: count for reason, count in sorted(counts.items()) if count}
-
-
-def _untaken_text(counts: dict[str, int]) -> str:
-    listed = ", ".join(f"{reason} {count:,}" for reason, count in counts.items())
-    hint = "; turn off receive offload (ethtool -K INTERFACE gro off lro off)" if "oversized" in counts else ""
-    return f"frames not taken: {listed or 'none'}{hint}"
-
-
-def _write_record(result: WriteResult, untaken: dict[str, int]) -> dict[str, Any]:
-    events = [asdict(event) | {"old": event.old.value, "new": event.new.value} for event in result.ev_events]
-    return asdict(result) | {
-        "ev_events": events,
-        "goodput_mbps": round(result.goodput_mbps, 3),
-        "verified": result.verified,
-        "untaken": untaken,
-    }
-
-
-def _show_write(result: WriteResult, untaken: dict[str, int]) -> None:
-    console = _console()
-    table = Table("plane", "packets", "share", "retransmissions", box=box.SIMPLE_HEAD)
-    for plane in result.planes:
-        table.add_row(f"{plane.plane}", f"{plane.packets:,}", f"{plane.share:.1%}", f"{plane.retransmissions:,}")
-    console.print(table)
-    for event in result.ev_events[:_EVENTS_SHOWN]:
-        console.print(
-            f"{event.time / 1e6:9.1f} ms  plane {event.plane} EV {event.value:#010x}: "
-            f"{event.old.value} -> {event.new.value} ({event.reason})"
-        )
-    if len(result.ev_events) > _EVENTS_SHOWN:
-        console.print(f"and {len(result.ev_events) - _EVENTS_SHOWN} more EV events")
-    if result.losses:
-        console.print("taken for lost: " + ", ".join(f"{why} {count:,}" for why, count in result.losses.items()))
-    if untaken:
-        console.print(_untaken_text(untaken))
-    console.print(
-        f"{result.payload_bytes:,} bytes to {result.peer} in {result.seconds:.3f} s, {result.goodput_mbps:,.0f} Mb/s; "
-        f"{result.packets:,} packets, {result.retransmissions:,} retransmissions, {result.timeouts:,} timeouts"
-    )
-    console.print(f"sha256 {result.sha256}")
-    if result.error:
-        console.print(f"error: {result.error}", style="bold red", markup=False)
-    else:
-        console.print("the peer has the same", style="bold green")
-
-
-def _path_record(path: PathResult) -> dict[str, Any]:
-    record = {"plane": path.plane, "uplink": path.uplink, "sent": path.sent, "answered": len(path.rtts)}
-    return record | ({"rtt_us": round(min(path.rtts) / 1000, 1)} if path.rtts else {})
-
-
-def _path_table(title: str, paths: list[PathResult]) -> Table:
-    """A row for each uplink, a column for each plane: the smallest round trip, and losses if there are any."""
-    planes = sorted({path.plane for path in paths})
-    table = Table("uplink", *(f"plane {plane}" for plane in planes), title=title, box=box.SIMPLE_HEAD)
-    by_place = {(path.plane, path.uplink): path for path in paths}
-    for uplink in sorted({path.uplink for path in paths}):
-        table.add_row(f"{uplink}", *(_path_text(by_place[plane, uplink]) for plane in planes))
-    return table
-
-
-def _path_text(path: PathResult) -> str:
-    lost = path.sent - len(path.rtts)
-    if not path.rtts:
-        return "lost"
-    return f"{min(path.rtts) / 1e6:.3f}" + (f" ({lost} of {path.sent} lost)" if lost else "")

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from nic_model.verbs import PD, QPAttr, QPInitAttr, QPState, RecvWR, Regions, SendWR
 
 
+CONTROL_QUEUE = 1024
+"""Control packets that wait for one port at most: a flood that asks for answers may not fill memory."""
+
+
 @dataclass(slots=True)
 class Port:
     """One port, in one plane: its addresses, what it counts, and the control packets that wait to leave through it."""
@@ -23,14 +27,18 @@ class Port:
     gateway: bytes
     up: bool = True
     control: deque[Frame] = field(default_factory=deque)
+    control_dropped: int = 0
+    """Control packets that found CONTROL_QUEUE others waiting."""
     packets_in: int = 0
     packets_out: int = 0
     payload_bytes: int = 0
     """Put into memory by packets that came in here, each byte once."""
 
     def send_control(self, frame: Frame) -> None:
-        """Queue a control packet; it is lost if the port is down."""
-        if self.up:
+        """Queue a control packet; it is lost if the port is down or too many wait."""
+        if len(self.control) >= CONTROL_QUEUE:
+            self.control_dropped += 1
+        elif self.up:
             self.control.append(frame)
 
 

@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 ANSWER_TIMEOUT = 1024 << 7
 """ns until a PORT_STATUS_UPDATE is repeated, by default: as long as a QP with the default attributes waits."""
 
+PROBES_OPEN = 1 << 15
+"""Probes that may wait for their response at one time; request ids have 16 bits, and updates need some too."""
+
 Answered = Callable[[int | None, int], None]
 """Called with the round-trip time in ns, None if no answer came in time, and now."""
 
 
 @dataclass(slots=True)
 class _Request:
-    """A request that waits for its response. `times` is None if it is not to be repeated."""
+    """A request that waits for its response. `times` is None if it is not to be repeated; `asker` may withdraw it."""
 
     peer: Peer
     op: EndpointOp
@@ -36,6 +39,7 @@ class _Request:
     deadline: int
     times: RetryTimes | None
     answered: Answered | None
+    asker: object = None
 
 
 class EndpointOperations:
@@ -58,12 +62,28 @@ class EndpointOperations:
         times = RetryTimes(self._answer_timeout)
         self._ask(_Request(peer, EndpointOp.PORT_STATUS_UPDATE, None, now, now + times.next_wait(), times, None), now)
 
-    def probe(self, peer: Peer, plane: int, ev: int, timeout: int, answered: Answered, now: int) -> None:
-        """Ask over the path `ev` whether it works; `answered` is called exactly once, within `timeout` ns."""
-        self._ask(_Request(peer, EndpointOp.EV_PROBE, (plane, ev), now, now + timeout, None, answered), now)
+    def probe(
+        self, peer: Peer, plane: int, ev: int, timeout: int, answered: Answered, now: int, asker: object = None
+    ) -> None:
+        """Ask over the path `ev` whether it works.
+
+        `answered` is called exactly once, within `timeout` ns, unless `asker` withdraws its probes.
+        """
+        self._ask(_Request(peer, EndpointOp.EV_PROBE, (plane, ev), now, now + timeout, None, answered, asker), now)
+
+    def withdraw(self, asker: object) -> None:
+        """Nobody waits for the answers to this asker's probes any more."""
+        for request_id, request in list(self._requests.items()):
+            if request.asker is asker:
+                del self._requests[request_id]
 
     def _ask(self, request: _Request, now: int) -> None:
+        if request.answered is not None and len(self._requests) >= PROBES_OPEN:
+            request.answered(None, now)
+            return
         self._next_id = self._next_id + 1 & 0xFFFF
+        while self._next_id in self._requests:
+            self._next_id = self._next_id + 1 & 0xFFFF
         self._requests[self._next_id] = request
         self._send(self._next_id, request, now)
 
@@ -73,9 +93,7 @@ class EndpointOperations:
             return  # no port of both ends is up; the timer comes back to it
         plane, ev = path
         wire = self._nic.wire
-        erth = ERTH(
-            op=request.op, port_status_mask=self._nic.planes_up, tx_timestamp=wire.timestamp(now), tsr=wire.tsr
-        )
+        erth = ERTH(op=request.op, port_status_mask=self._nic.planes_up, tx_timestamp=wire.timestamp(now), tsr=wire.tsr)
         self._nic.send_control(
             plane,
             build_control(
@@ -95,7 +113,7 @@ class EndpointOperations:
     def on_timer(self, now: int) -> None:
         """Repeat updates and give up probes whose time has passed."""
         for request_id, request in list(self._requests.items()):
-            if request.deadline > now:
+            if request.deadline > now or request_id not in self._requests:  # an answer may have withdrawn others
                 continue
             if request.times is None or request.times.exhausted:
                 del self._requests[request_id]
@@ -123,7 +141,8 @@ class EndpointOperations:
             self._nic.counters.refused["from no known NIC"] += 1
             return
         if request.op == EndpointOp.PORT_STATUS_UPDATE:
-            self._nic.peer_ports(peer, request.port_status_mask, now)
+            if not peer.is_overtaken(packet.psn & 0xFFFF, self._answer_timeout, now):
+                self._nic.peer_ports(peer, request.port_status_mask, now)
         elif request.op != EndpointOp.EV_PROBE:
             self._nic.counters.refused["unknown endpoint operation"] += 1
             return

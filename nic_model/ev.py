@@ -20,6 +20,10 @@ from enum import Enum, StrEnum
 from nic_model.ev_format import EvFormat, EvMode, GeneratedField, ProfileState
 from nic_model.packet import Encap
 
+EV_BITS = 32
+EV_PLANE_SHIFT = 29
+"""In both modes an EV's top bits are the plane; in ECMP mode all others are random."""
+
 
 class EvState(Enum):
     """What a QP thinks of a path. Only a GOOD EV carries data."""
@@ -92,8 +96,21 @@ class EvProfile:
             for plane, fields in enumerate(self.generated):
                 if sum(field.width for field in fields) != self.format.value:
                     raise ValueError(f"plane {plane}: the generated fields are not {self.format.value} bits wide")
+        if self.mode is EvMode.EXPLICIT:
+            self._check_explicit()
         if self.active < 1 or self.backup < 0 or (self.min_active is not None and self.min_active < 1):
             raise ValueError(f"an EV profile needs active >= 1, backup >= 0, min_active >= 1: {self}")
+
+    def _check_explicit(self) -> None:
+        seen: set[int] = set()
+        for plane, value in self.explicit:
+            if value >> EV_BITS:
+                raise ValueError(f"plane {plane}: EV {value:#x} is not {EV_BITS} bits")
+            if value >> EV_PLANE_SHIFT != plane:
+                raise ValueError(f"plane {plane}: EV {value:#010x} is of plane {value >> EV_PLANE_SHIFT}")
+            if value in seen:
+                raise ValueError(f"EV {value:#010x} stands there twice")
+            seen.add(value)
 
     def per_plane(self, planes: int, paths: int) -> tuple[int, int]:
         """(active, backup) EVs in each of `planes` planes that have `paths` paths each."""
@@ -162,7 +179,14 @@ class EvSet:
         one is taken if there is any (OCP MRC: a retransmission goes out on another EV).
         """
         ev = self._upcoming
-        if ev is None or ev.state is not EvState.GOOD or not planes_up >> ev.plane & 1:
+        if ev is not None and not planes_up >> ev.plane & 1:
+            ev = None
+        elif ev is not None and ev.state is not EvState.GOOD:
+            # This was its turn: a mark is thereby used up, and another of its plane goes, so that planes stay even.
+            if ev.state is EvState.SKIP:
+                self._move(ev, EvState.GOOD, "skipped once", now)
+            ev = self._next_in_ring(ev.plane, now)
+        if ev is None:
             ev = self._next_in_rotation(planes_up, now)
         if ev is not None and ev is avoid:
             ev = self._next_in_ring(ev.plane, now)
@@ -174,6 +198,10 @@ class EvSet:
     def take(self, ev: Ev) -> None:
         """The upcoming EV has been used: the next packet takes the next one."""
         ev.packets += 1
+        self._upcoming = None
+
+    def pass_turn(self) -> None:
+        """The upcoming EV has been used for something that is no data packet."""
         self._upcoming = None
 
     def on_ack(self, ev: Ev, marked: bool, now: int) -> None:

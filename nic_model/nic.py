@@ -112,6 +112,7 @@ class Nic:
                     port.ready.remove(queue_pair)
         if queue_pair.peer is not None:
             queue_pair.peer.queue_pairs.remove(queue_pair)
+            self._enlist_all(queue_pair.peer)  # its part of the window is free
 
     def enlist(self, queue_pair: QueuePair) -> None:
         """If the QP has a packet to send, let it wait for the port that the packet's EV names."""
@@ -132,12 +133,12 @@ class Nic:
         """The NIC that has this port address, None if the path file has no way to it."""
         key = address[:8] + address[14:]
         peer = self._peers.get(key)
-        if peer is None and len(address) == 16:
+        if peer is None:
             try:
                 peer = self._peers[key] = Peer(self, address)
             except KeyError:
                 return None
-        return peer
+        return peer if peer.owns(address) else None
 
     def send_control(self, plane: int, frame: Frame) -> None:
         """Queue a control packet on a port; it is lost if the port is down."""
@@ -155,6 +156,11 @@ class Nic:
                 self.enlist(queue_pair)
 
     # ---- for the driver ------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> int:
+        """The newest time that the driver has told, ns."""
+        return self._now
 
     @property
     def ready(self) -> int:
@@ -227,7 +233,7 @@ class Nic:
         """Run the timers that are due."""
         self._now = now
         self.endpoint.on_timer(now)
-        for queue_pair in self._queue_pairs.values():
+        for queue_pair in self.queue_pairs():  # an application may make and close some when its work completes
             deadline = queue_pair.deadline
             if deadline is not None and deadline <= now:
                 queue_pair.on_timer(now)
@@ -261,12 +267,9 @@ class Nic:
     def set_denylist(self, rules: Iterable[Deny], now: int) -> None:
         """Take a whole new denylist: what it forbids goes out of use at once, what it no longer does comes back."""
         self._now = now
-        old, self.denylist = self.denylist, list(rules)
+        self.denylist = list(rules)
         for queue_pair in self._queue_pairs.values():
-            for rule in old:
-                queue_pair.deny(rule, False, now)
-            for rule in self.denylist:
-                queue_pair.deny(rule, True, now)
+            queue_pair.apply_denylist(now)
             self.enlist(queue_pair)
 
     def queue_pairs(self) -> list[QueuePair]:

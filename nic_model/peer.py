@@ -6,18 +6,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nic_model.congestion import Window
-from nic_model.ev import Ev, EvListener, EvProfile, EvSet, SprayPolicy
+from nic_model.ev import EV_PLANE_SHIFT, Ev, EvListener, EvProfile, EvSet, SprayPolicy
 from nic_model.ev_format import EvFormat, EvMode, combinations, generate
 from nic_model.packet import Encap
-from nic_model.paths import srv6_ev
+from nic_model.paths import MAX_INDEX, srv6_ev
+from nic_model.sequence import unwrap
 from nic_model.spray import STATELESS, Spray
 
 if TYPE_CHECKING:
     from nic_model.nic import Nic
     from nic_model.queue_pair import QueuePair
-
-EV_PLANE_SHIFT = 29
-"""In both modes an EV's top bits are the plane; in ECMP mode all others are random."""
 
 ENCAPS_KEPT = 4096
 """A peer chooses the EVs that are answered, and may not make us remember without end."""
@@ -45,16 +43,37 @@ class Peer:
         self._template = nic.paths.template_for(address)
         self._row = address[:8]
         self._index = address[14:16]
+        self._addresses = [self._address(port.plane) for port in nic.ports]
+        if address not in self._addresses or int.from_bytes(self._index, "big") > MAX_INDEX:
+            raise KeyError(address)
         self._encaps: dict[int, Encap] = {}
         self._windows: dict[int, Window] = {}
         self.queue_pairs: list[QueuePair] = []
         """All QPs to this NIC."""
         self.ports_up = (1 << len(nic.ports)) - 1
         """Bit p is set if its port p can be reached, as its last PORT_STATUS_UPDATE said."""
+        self._newest_update = 0
+        self._newest_update_at: int | None = None
+
+    def _address(self, plane: int) -> bytes:
+        """Of a port: the row's /64, the plane in 16 bits, zeros, the NIC in 16 bits."""
+        return self._row + plane.to_bytes(2, "big") + bytes(4) + self._index
 
     def owns(self, address: bytes) -> bool:
         """Is this one of the peer's port addresses? It may use any of them (one per plane)."""
-        return address[:8] == self._row and address[14:] == self._index
+        return address in self._addresses
+
+    def is_overtaken(self, request_id: int, lifetime: int, now: int) -> bool:
+        """Has a PORT_STATUS_UPDATE with a later id come before this one? Paths differ in delay.
+
+        Ids wrap at 2^16, and a peer that begins anew counts anew, so only an update that came less than `lifetime` ns
+        ago can have overtaken another.
+        """
+        newest, newest_at = self._newest_update, self._newest_update_at
+        if newest_at is not None and now - newest_at < lifetime and unwrap(request_id, newest, 16) < newest:
+            return True
+        self._newest_update, self._newest_update_at = request_id, now
+        return False
 
     def window(self, cc_profile_id: int) -> Window:
         """The congestion context of this destination, one for each profile."""
@@ -67,14 +86,13 @@ class Peer:
         encap = self._encaps.get(ev)
         if encap is None:
             port, srv6 = self._nic.ports[plane], self._nic.srv6
-            address = self._row + plane.to_bytes(2, "big") + bytes(4) + self._index
             encap = Encap(
                 eth_dst=port.gateway,
                 eth_src=port.mac,
                 outer_src=port.address if srv6 else None,
                 outer_dst=self._template.outer_da(ev, int.from_bytes(self._index, "big")) if srv6 else None,
                 inner_src=port.address,
-                inner_dst=address,
+                inner_dst=self._addresses[plane],
                 ev=ev,
                 wire=self._nic.wire,
             )
@@ -141,6 +159,8 @@ class Peer:
         return [Ev(plane, value, self.encap(plane, value)) for value in values]
 
     def _generated(self, profile: EvProfile, plane: int) -> list[Ev]:
+        if plane >= len(profile.generated):
+            raise ValueError(f"nothing is generated for plane {plane}")
         fields = profile.generated[plane]
         count = combinations(fields)
         chosen = self._nic.rng.sample(range(count), sum(profile.per_plane(len(self._nic.ports), count)))

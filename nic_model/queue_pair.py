@@ -10,7 +10,7 @@ from nic_model.ev import Ev, EvEvent, EvProfile, EvState
 from nic_model.ev_format import ProfileState
 from nic_model.headers import WRITE_OPCODES, Opcode
 from nic_model.packet import Packet, build_control
-from nic_model.peer import Deny, Peer
+from nic_model.peer import Peer
 from nic_model.prober import PathProber
 from nic_model.requester import Requester
 from nic_model.responder import Responder
@@ -43,7 +43,7 @@ class QueuePair(WorkQueues):
         self._profile = EvProfile()
         self._dest_qpn = 0
         self._arrival_port = 0
-        self._probe_interval = 0
+        self._timeout = 0  # ns
 
     # ---- states --------------------------------------------------------------------------------------
 
@@ -62,16 +62,16 @@ class QueuePair(WorkQueues):
             raise VerbsError(f"QPAttr.dgid {attr.dgid.hex(':')} is no address that this NIC has a path to")
         self.peer.queue_pairs.append(self)
         self._dest_qpn = attr.dest_qp_num
-        self._probe_interval = (TIMEOUT_UNIT << attr.timeout) // PROBES_PER_TIMEOUT
+        self._timeout = TIMEOUT_UNIT << attr.timeout
         evs = self.peer.one_ev_per_plane()
         self._reverse = ReverseEvs(evs, self._probe_interval, self.peer.any_path, self._probe_path)
         self.responder = Responder(
             qpn=self.qpn,
             dest_qpn=self._dest_qpn,
             first_psn=attr.rq_psn,
-            mpr=attr.mpr * MPR_UNIT,
+            mpr=attr.mpr_dest * MPR_UNIT,
             dynamic_mpr=attr.dynamic_mpr,
-            max_wimm=attr.max_wimm,
+            max_wimm=attr.max_wimm_dest,
             pd=self._pd,
             regions=self._regions,
             rcq=self._init_attr.rcq,
@@ -84,15 +84,19 @@ class QueuePair(WorkQueues):
 
     def to_rts(self, attr: QPAttr) -> None:
         self._require(QPState.RTR)
-        evs = self._the_peer().spray(self._profile, self._on_ev_transition)
+        self._timeout = TIMEOUT_UNIT << attr.timeout
+        try:
+            evs = self._the_peer().spray(self._profile, self._on_ev_transition)
+        except ValueError as error:
+            raise VerbsError(f"the EV profile of QP {self.qpn} does not fit: {error}") from None
         self.prober = PathProber(evs, self._probe_interval, self._probe)
         self.requester = Requester(
             qpn=self.qpn,
             dest_qpn=self._dest_qpn,
             first_psn=attr.sq_psn,
             mtu=attr.path_mtu,
-            mpr=attr.mpr_dest * MPR_UNIT,
-            max_wimm=attr.max_wimm_dest,
+            mpr=attr.mpr * MPR_UNIT,
+            max_wimm=attr.max_wimm,
             timeout=attr.timeout,
             linear_cnt=attr.linear_cnt,
             exp_cnt=attr.exp_cnt,
@@ -104,18 +108,17 @@ class QueuePair(WorkQueues):
             fail=self._fail,
         )
         self.state = QPState.RTS
-        for rule in self._nic.denylist:
-            self.deny(rule, True, 0)
+        self.apply_denylist(self._nic.now)
 
-    def deny(self, rule: Deny, denied: bool, now: int) -> None:
-        """Forbid the paths that a rule covers, or allow them again."""
+    def apply_denylist(self, now: int) -> None:
+        """Forbid the paths that the NIC's denylist covers, and allow all others."""
         requester, peer = self.requester, self.peer
         if requester is None or peer is None:
             return
         for ev in requester.evs:
-            if peer.denies(ev, rule):
-                change = requester.evs.deny if denied else requester.evs.allow
-                change(ev, "denylist", now)
+            denied = any(peer.denies(ev, rule) for rule in self._nic.denylist)
+            change = requester.evs.deny if denied else requester.evs.allow
+            change(ev, "denylist", now)
 
     def _the_peer(self) -> Peer:
         if self.peer is None:
@@ -126,6 +129,7 @@ class QueuePair(WorkQueues):
         super()._fail(status)
         if self.prober is not None:
             self.prober.stop()
+        self._nic.endpoint.withdraw(self)
 
     def close(self) -> None:
         """Flush what is outstanding and leave the NIC."""
@@ -141,7 +145,12 @@ class QueuePair(WorkQueues):
         """A packet from the peer, parsed and with a right ICRC."""
         requester, responder = self.requester, self.responder
         self._arrival_port = port
-        if self.state is QPState.ERR or responder is None:
+        if responder is None:
+            return
+        if self.state is QPState.ERR:
+            self._nic.counters.refused["QP in error"] += 1
+            if packet.rtx or packet.opcode == Opcode.RELIABILITY_PROBE:
+                responder.repeat_refusal()
             return
         if packet.opcode in WRITE_OPCODES:
             self._nic.ports[port].payload_bytes += responder.on_data(packet)
@@ -149,10 +158,12 @@ class QueuePair(WorkQueues):
                 self._reverse_evs().on_inbound(now)
         elif packet.opcode == Opcode.RELIABILITY_PROBE:
             responder.on_probe(packet, packet.probe)
+        elif packet.opcode in (Opcode.ENDPOINT_REQUEST, Opcode.ENDPOINT_RESPONSE):
+            self._nic.counters.refused["endpoint operation to a QP"] += 1
         elif requester is None:
-            return
+            self._nic.counters.refused["feedback for a QP that does not send"] += 1
         elif packet.opcode == Opcode.SACK:
-            works = requester.on_sack(packet.sack, packet.cc, now)
+            works = requester.on_sack(packet.sack, packet.cc, self.planes_up, now)
             if works is not None:
                 self._reverse_evs().confirm(works.plane, works.value)
         elif packet.opcode == Opcode.NACK:
@@ -187,6 +198,8 @@ class QueuePair(WorkQueues):
     def _on_ev_transition(self, now: int, ev: Ev, old: EvState, new: EvState, reason: str) -> None:
         if new is EvState.ASSUMED_BAD and self.prober is not None:
             self.prober.watch(ev, now)
+        elif new is EvState.GOOD and old is not EvState.SKIP:
+            self._nic.enlist(self)  # it may have waited for just this path
         listener = self._nic.ev_listener
         if listener is not None:
             listener(EvEvent(now, self.qpn, ev.plane, ev.value, old, new, reason, ev.losses))
@@ -198,7 +211,11 @@ class QueuePair(WorkQueues):
         self._probe_path(ev.plane, ev.value, answered, now)
 
     def _probe_path(self, plane: int, ev: int, answered: Answered, now: int) -> None:
-        self._nic.endpoint.probe(self._the_peer(), plane, ev, self._probe_interval, answered, now)
+        self._nic.endpoint.probe(self._the_peer(), plane, ev, self._timeout, answered, now, self)
+
+    @property
+    def _probe_interval(self) -> int:
+        return self._timeout // PROBES_PER_TIMEOUT
 
     # ---- timers --------------------------------------------------------------------------------------
 

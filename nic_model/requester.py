@@ -38,7 +38,7 @@ KNOWN_PATH_RTTS = 2
 UNKNOWN_PATH_RTTS = 4
 """Nor one that has brought nothing yet than this many."""
 
-NAK_STATUS = {1: WCStatus.REM_INV_REQ_ERR, 2: WCStatus.REM_ACCESS_ERR, 4: WCStatus.REM_OP_ERR}
+NAK_STATUS = {1: WCStatus.REM_INV_REQ_ERR, 2: WCStatus.REM_ACCESS_ERR, 3: WCStatus.REM_OP_ERR}
 
 
 class LossReason(Enum):
@@ -84,6 +84,7 @@ class Sent:
     order: int
     sent_at: int
     transmissions: int = 1
+    ack_req: bool = False
     lost: bool = False
     acked: bool = False
 
@@ -179,7 +180,8 @@ class Requester:
         self._order = 0
         self._newest_acked = 0  # when the newest acknowledged transmission was sent
         self._probe_id = 0
-        self._next_probe_at = 0
+        self._probing = False  # a probe has not been answered yet
+        self._overdue = False  # the timer wants a retransmission, whatever the window says
         self._probe: tuple[Ev, PETH] | None = None  # to be sent next
         self._rtt = RttRange()
         self._port_down_at: dict[int, int] = {}
@@ -213,18 +215,23 @@ class Requester:
             if planes_up >> self._probe[0].plane & 1:
                 return self._probe[0].plane
             self._probe = None  # the timer sends another
+            self._probing = False
         if not self._may_send():
             return None
         avoid = self._records[self._lost[0]].ev if self._lost else None
         ev = self.evs.upcoming(planes_up, now, avoid)
-        return None if ev is None else ev.plane
+        if ev is not None:
+            return ev.plane
+        if self.deadline is None:  # without a path, too, a QP's work ends in bounded time
+            self.deadline = now + self._times.next_wait()
+        return None
 
     def _may_send(self) -> bool:
         while self._lost and not self._is_lost(self._lost[0]):
             heappop(self._lost)  # acknowledged after all
-        if not self._window.admits(self._full_packet):
-            return False
-        return bool(self._lost) or self._may_begin()
+        if self._lost and self._overdue:
+            return True
+        return self._window.admits(self._full_packet) and (bool(self._lost) or self._may_begin())
 
     def _is_lost(self, psn: int) -> bool:
         record = self._records.get(psn)
@@ -285,6 +292,7 @@ class Requester:
 
     def _again(self, planes_up: int, now: int) -> Sent:
         record = self._records[heappop(self._lost)]
+        self._overdue = False
         record.ev = self._take_ev(planes_up, now, record.ev)
         record.order = self._order
         record.sent_at = now
@@ -307,7 +315,10 @@ class Requester:
         self._order += 1
         self._in_flight += record.size
         self._window.in_flight += record.size
-        self._paths.setdefault(record.ev, deque()).append(transmission)
+        path = self._paths.setdefault(record.ev, deque())
+        while path and not self._is_outstanding(*path[0]):
+            path.popleft()  # nothing on this path may ever be acknowledged and do that
+        path.append(transmission)
         heappush(self._due, (record.sent_at + (record.ev.rtt or self._rtt.largest), record.order, record))
         self.counters.packets += 1
         if self.deadline is None:
@@ -323,14 +334,15 @@ class Requester:
         index = record.psn - message.first_psn
         last = index == message.packets - 1
         retransmission = record.transmissions > 1
+        # AckReq on the message's last packet and when the next packet may not go.
+        record.ack_req = last or not self._may_send()
         plan = self._wire.dscp
         return build_data(
             record.ev.encap,
             opcode=_opcode(wr.opcode, index == 0, last),
             dqpn=self._dest_qpn,
             psn=record.psn & 0xFFFFFF,
-            # AckReq on the message's last packet and when the next packet may not go.
-            ack_req=last or not self._may_send(),
+            ack_req=record.ack_req,
             rtx=retransmission,
             msn=message.msn & 0xFFFF,
             rqmsn=message.rqmsn & 0xFFFF,
@@ -346,7 +358,7 @@ class Requester:
 
     # ---- feedback ------------------------------------------------------------------------------------
 
-    def on_sack(self, sack: SETH, state: CCState, now: int) -> Ev | None:
+    def on_sack(self, sack: SETH, state: CCState, planes_up: int, now: int) -> Ev | None:
         """What arrived, what is missing, and how the path fared that the SACK's trigger took.
 
         Returns the EV that the SACK shows to work, if it does.
@@ -369,15 +381,17 @@ class Requester:
             record = self._records.get(base + bit.bit_length() - 1)
             if record is not None:
                 acked.append(self._acknowledge(record, now))
-        works = self._path_feedback(sack, now)
+        self._probing = self._probing and not sack.pr
+        works = self._path_feedback(sack, trigger, now)
         newly = sum(record.size for record in acked)
         self._feed_congestion_control(newly, rtt, sack, state, now)
-        if sack.mpr:  # Dynamic MPR: the responder says how far it looks ahead now
+        if sack.mpr and cack == self._cack:  # Dynamic MPR: how far the responder looks ahead now; an old SACK is wrong
             self._mpr = sack.mpr * MPR_UNIT
         if acked:
             self._restart_timer(now)
             self._find_overtaken(acked, cack, base, now)
         self._find_late(cack, base, now)
+        self._probe_if_stuck(planes_up, now)
         return works
 
     def _sample_rtt(self, trigger: Sent | None, state: CCState, now: int) -> int | None:
@@ -397,22 +411,24 @@ class Requester:
         if state.restore_cwnd:
             control.on_restore()
 
-    def _path_feedback(self, sack: SETH, now: int) -> Ev | None:
+    def _path_feedback(self, sack: SETH, trigger: Sent | None, now: int) -> Ev | None:
         if sack.pr:
             return None
         ev = self.evs.find(sack.entropy)
-        if ev is None:
+        # The send record says which EV the packet took, unless it went out more than once.
+        if ev is None or (trigger is not None and trigger.transmissions == 1 and trigger.ev is not ev):
             self.counters.unexpected += 1
             return None
         marked = sack.m == SackMark.SKIP_ONCE
         self.evs.on_ack(ev, marked, now)
-        if sack.m == SackMark.NONE:
-            return ev
-        self.counters.marks += 1
         if marked:
+            self.counters.marks += 1
             self.evs.skip_once(ev, "ECN", now)
-        else:
+        elif sack.m == SackMark.ALWAYS_SKIP:
+            self.counters.marks += 1
             self.evs.assume_bad(ev, "ALWAYS_SKIP", now)
+        else:
+            return ev
         return None
 
     def _acknowledge_through(self, cack: int, now: int) -> list[Sent]:
@@ -449,8 +465,9 @@ class Requester:
         # One NACK, one retransmission: it speaks of the newest transmission or of none.
         if record is None or record.lost or record.ev.value != nack.entropy:
             return
-        self._restart_timer(now)  # the peer is there, and this packet is being dealt with
         trimmed = nack.reason in (NackReason.TRIMMED, NackReason.TRIMMED_LASTHOP)
+        if trimmed:  # the peer is there; but one that refuses for ever has an end
+            self._restart_timer(now)
         # The last hop and the peer's resources say nothing about the path.
         if nack.reason == NackReason.TRIMMED:
             self.evs.skip_once(record.ev, "trimmed", now)
@@ -458,11 +475,13 @@ class Requester:
         self._probe_if_stuck(planes_up, now)
 
     def _probe_if_stuck(self, planes_up: int, now: int) -> None:
-        """Packets may have arrived of which no SACK tells, because what asked for one was trimmed (OCP MRC: a probe
-        instead of waiting). If they fill the window, ask, once a round trip."""
-        if self._in_flight and self._lost and not self._may_send() and now >= self._next_probe_at:
-            self._next_probe_at = now + (self._rtt.smallest or self._times.timeout)
-            self._send_probe(planes_up, now)
+        """Packets may have arrived of which no SACK tells, because what asked for one was trimmed, or because the
+        window shrank behind them (OCP MRC: a probe instead of waiting). If they fill it, ask, once a round trip."""
+        if self._in_flight and not self._window.admits(self._full_packet) and not self._probing:
+            # A retransmission asks for a SACK as well.
+            newest_first = reversed(self._records.values())
+            if not any((sent.ack_req or sent.transmissions > 1) and not sent.lost for sent in newest_first):
+                self._send_probe(planes_up, now)
 
     def on_transport_ack(self, aeth: AETH, now: int) -> None:
         """Messages are complete, or one was refused. A complete message's packets have all arrived."""
@@ -514,7 +533,8 @@ class Requester:
         """Would the packet have been reported by now if it had arrived?
 
         Its path's newest round trip says how long it takes, plus what the queues on the way can have grown since that
-        packet was sent, plus a quarter round trip of tolerance (as RACK has it, RFC 8985 7.2), the NIC's `late_tolerance` at least.
+        packet was sent, plus a quarter round trip of tolerance (as RACK has it, RFC 8985 7.2), or `late_tolerance` if
+        that is more.
         """
         if record.sent_at >= self._newest_acked:
             return False  # all of the fabric, or the peer, may have become slow
@@ -569,14 +589,22 @@ class Requester:
         """
         if self.deadline is None or now < self.deadline:
             return
+        if not self._unfinished and not self._may_send():
+            self.deadline = None  # there was no path, but now it is others who fill the window
+            return
         self.counters.timeouts += 1
         self.evs.on_timeout(now)
         if self._times.exhausted:
             self._fail(WCStatus.RETRY_EXC_ERR)
             return
         self.deadline = now + self._times.next_wait()
-        oldest = next((record for record in self._records.values() if not record.lost), None)
+        self._probing = False
+        # What was sent a moment ago has not timed out.
+        sent_by = now - self._times.timeout // 2
+        oldest = next((sent for sent in self._records.values() if not sent.lost and sent.sent_at <= sent_by), None)
         if oldest is not None:
+            # It goes even if what is in flight fills the window: that may be lost too (as RFC 9002 7.5 has it).
+            self._overdue = True
             self._declare_lost(oldest, LossReason.TIMER, now)
         elif not self._records:
             self._send_probe(planes_up, now)
@@ -586,6 +614,7 @@ class Requester:
         ev = self.evs.upcoming(planes_up, now)
         if ev is None:
             return
+        self.evs.pass_turn()  # the next probe tries another path
         self._probe_id = self._probe_id + 1 & 0xFFFF
         self.counters.probes += 1
         probe = PETH(
@@ -596,6 +625,7 @@ class Requester:
             tsr=self._wire.tsr,
         )
         self._probe = (ev, probe)
+        self._probing = True
 
     # ---- end -----------------------------------------------------------------------------------------
 

@@ -48,8 +48,8 @@ ACK_SYNDROME = 0x1F
 """AETH: an ACK whose credit field is always 0x1F (OCP MRC)."""
 NAK_INVALID_REQUEST = 0x61
 NAK_REMOTE_ACCESS = 0x62
-NAK_REMOTE_OPERATION = 0x64
-"""AETH NAK codes 1, 2 and 4 (InfiniBand 9.7.5.2.8)."""
+NAK_REMOTE_OPERATION = 0x63
+"""AETH NAK codes 1, 2 and 3 (InfiniBand 9.7.5.2.8)."""
 
 SendControl = Callable[[Opcode, int, bytes], None]
 """Send a control packet to the peer: (opcode, BTH PSN, extension header)."""
@@ -63,6 +63,8 @@ class _Message:
     rqmsn: int
     received: int = 0
     imm: int | None = None
+    refused: bool = False
+    """A packet of it was outside the memory that it may write; the others are not placed any more."""
 
     @property
     def complete(self) -> bool:
@@ -136,6 +138,7 @@ class Responder:
         self._rqmsn = 0  # all WRITEs with immediate up to this one are delivered
         self._since_sack = 0
         self._rcvd_bytes = 0
+        self._syndrome = ACK_SYNDROME
 
     # ---- data ----------------------------------------------------------------------------------------
 
@@ -204,28 +207,33 @@ class Responder:
             or message.rqmsn > self._rqmsn + self._max_wimm
             or message.received + len(packet.payload) > message.length
         ):
-            self._refuse(NAK_INVALID_REQUEST, WCStatus.REM_INV_REQ_ERR)
+            self._refuse(NAK_INVALID_REQUEST)
             return 0, False
-        if packet.payload:
-            # The region's bounds are checked for every packet: each carries its own RETH (OCP MRC).
-            memory = self._regions.find(packet.rkey, self._pd, packet.va, len(packet.payload), Access.REMOTE_WRITE)
-            if memory is None:
-                self._refuse(NAK_REMOTE_ACCESS, WCStatus.REM_ACCESS_ERR)
-                return 0, False
-            memory[:] = packet.payload
-            self.counters.payload_bytes += len(packet.payload)
         if packet.imm is not None:
             message.imm = packet.imm
         message.received += len(packet.payload)
-        return len(packet.payload), message.complete
+        placed = 0
+        if packet.payload and not message.refused:
+            # The region's bounds are checked for every packet: each carries its own RETH (OCP MRC).
+            memory = self._regions.find(packet.rkey, self._pd, packet.va, len(packet.payload), Access.REMOTE_WRITE)
+            if memory is None:
+                message.refused = True
+            else:
+                memory[:] = packet.payload
+                placed = len(packet.payload)
+                self.counters.payload_bytes += placed
+        return placed, message.refused or message.complete
 
     def _complete_messages(self) -> None:
-        """Deliver what is complete in send order (RQMSN), and acknowledge it."""
+        """Deliver what is complete in send order (RQMSN), and acknowledge it; refuse in that order, too."""
         before = self._msn
-        while (message := self._messages.get(self._msn + 1)) is not None and message.complete:
+        while (message := self._messages.get(self._msn + 1)) is not None and (message.refused or message.complete):
+            if message.refused:
+                self._refuse(NAK_REMOTE_ACCESS)
+                return
             if message.imm is not None and not self._deliver(message, message.imm):
                 # MRC has no RNR NAK: receives are posted beforehand, or the QP fails.
-                self._refuse(NAK_REMOTE_OPERATION, WCStatus.REM_OP_ERR)
+                self._refuse(NAK_REMOTE_OPERATION)
                 return
             self._msn += 1
             del self._messages[self._msn]
@@ -247,6 +255,11 @@ class Responder:
         """A reliability probe: answer with the whole state, reliability and semantics."""
         self._sack(packet, self._max_psn, False, probe)
         self._transport_ack()
+
+    def repeat_refusal(self) -> None:
+        """After the QP's end: a retransmission or a probe shows that the Transport NAK, if that was it, got lost."""
+        if self._syndrome != ACK_SYNDROME:
+            self._transport_ack()
 
     def _sack(self, packet: Packet, psn: int, marked: bool, probe: PETH | None = None) -> None:
         base = self._cack + 1
@@ -270,7 +283,7 @@ class Responder:
         penalty = self._penalty.value
         restore, self._restored = not penalty and not self._restored, not penalty
         state = CCState(
-            tx_timestamp=packet.tx_timestamp,
+            tx_timestamp=packet.tx_timestamp if probe is None else probe.tx_timestamp,
             ooo_count=min(self._arrived.bit_count(), OOO_COUNT_MAX),
             restore_cwnd=restore,
             rcv_cwnd_pen=penalty,
@@ -293,16 +306,20 @@ class Responder:
         self.counters.nacks += 1
         self._send_control(Opcode.NACK, packet.psn, neth.pack())
 
-    def _transport_ack(self, syndrome: int = ACK_SYNDROME) -> None:
+    def _transport_ack(self) -> None:
         self.counters.transport_acks += 1
-        aeth = AETH(syndrome=syndrome, msn=self._msn & 0xFFFFFF)
+        aeth = AETH(syndrome=self._syndrome, msn=self._msn & 0xFFFFFF)
         self._send_control(Opcode.TRANSPORT_ACK, self._cack & 0xFFFFFF, aeth.pack())
 
-    def _refuse(self, syndrome: int, status: WCStatus) -> None:
-        """A Transport NAK: the packet arrived, its message can't be done. The QP is in error (InfiniBand 9.9.3)."""
+    def _refuse(self, syndrome: int) -> None:
+        """A Transport NAK: the packet arrived, its message can't be done. The QP is in error (InfiniBand 9.9.3).
+
+        No work request of this side is to blame: all are flushed.
+        """
         self.counters.refused += 1
-        self._transport_ack(syndrome)
-        self._fail(status)
+        self._syndrome = syndrome
+        self._transport_ack()
+        self._fail(WCStatus.WR_FLUSH_ERR)
 
 
 def _signed16(value: int) -> int:

@@ -80,6 +80,7 @@ class _Stateless:
         self._by_value = {ev.value: ev for ev in self._evs}
         self._rng = rng
         self._upcoming: Ev | None = None
+        self._unavoidable: Ev | None = None
         self.replaced = [0] * planes
 
     def __iter__(self) -> Iterator[Ev]:
@@ -94,8 +95,9 @@ class _Stateless:
         ev = self._upcoming
         if ev is None or not planes_up >> ev.plane & 1:
             ev = self._choose(planes_up, now)
-        if ev is not None and ev is avoid:
+        if ev is not None and ev is avoid and ev is not self._unavoidable:
             ev = self._choose(planes_up, now)
+            self._unavoidable = ev if ev is avoid else None  # one more draw, or the announced port would not stay
         self._upcoming = ev
         return ev
 
@@ -105,11 +107,12 @@ class _Stateless:
     def take(self, ev: Ev) -> None:
         """See Spray."""
         ev.packets += 1
-        self._upcoming = None
+        self.pass_turn()
 
     def pass_turn(self) -> None:
         """See Spray."""
         self._upcoming = None
+        self._unavoidable = None
 
     def _any(self, planes_up: int) -> Ev | None:
         usable = [ev for ev in self._evs if planes_up >> ev.plane & 1]

@@ -91,6 +91,16 @@ class SendWR:
     rkey: int
     imm_data: int = 0
 
+    def __post_init__(self) -> None:
+        length = sum(sge.length for sge in self.sg)
+        if any(sge.length < 0 for sge in self.sg):
+            raise VerbsError(f"work request {self.wr_id}: sg has a negative length")
+        if not 0 <= self.remote_addr <= (1 << 64) - length:
+            raise VerbsError(f"work request {self.wr_id}: remote_addr {self.remote_addr} is not in 64 bits to its end")
+        for name in ("rkey", "imm_data"):
+            if not 0 <= getattr(self, name) < 1 << 32:
+                raise VerbsError(f"work request {self.wr_id}: {name} {getattr(self, name)} is not in 32 bits")
+
 
 @dataclass(slots=True)
 class RecvWR:
@@ -124,11 +134,11 @@ class QPAttr:
     """The attributes of the three steps to RTS (OCP MRC API, by name).
 
     INIT: `ev_profile_id`, `cc_profile_id` name profiles that the NIC knows. RTR: the peer's QP number,
-    first PSN, address (any of its port addresses) and what it can take: `mpr_dest` in units of 128 PSNs, at
-    least 8, and `max_wimm_dest` WRITEs with immediate in flight; with `dynamic_mpr` this side's SACKs tell the
-    peer its MPR, which `Responder.set_mpr` changes. RTS: `mpr`, `max_wimm` are what this side takes;
-    `timeout` 0..24 is 1.024 us x 2^timeout; `linear_cnt` 0..7 retries at that interval are followed by
-    `exp_cnt` 0..25 at doubling ones (25: without end). PSNs are 24 bits.
+    first PSN, address (any of its port addresses), and what this side takes as responder: `mpr_dest` in units of
+    128 PSNs, at least 8, and `max_wimm_dest` WRITEs with immediate in flight; with `dynamic_mpr` its SACKs tell the
+    peer its MPR, which `Responder.set_mpr` changes. RTS: `mpr`, `max_wimm` are what this side sends at most as
+    requester, not more than the peer takes; `timeout` 0..24 is 1.024 us x 2^timeout; `linear_cnt` 0..7 retries at
+    that interval are followed by `exp_cnt` 0..25 at doubling ones (25: without end). PSNs are 24 bits.
     """
 
     ev_profile_id: int = 0

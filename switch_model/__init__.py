@@ -3,5 +3,5 @@
 codegen.compile_program     JSON -> Compiled (its `source` is meant to be read)
 device.Device               a switch: frames in, frames out, time given by the caller
 server.P4RuntimeServer      many devices at one gRPC address
-bmv2_json.SUBSET            what of v1model is supported; the rest is refused at load, by name
+subset.SUBSET               what of v1model is supported; the rest is refused at load, by name
 """

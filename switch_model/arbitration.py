@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from finsy.proto import U128, p4r, rpc_code, rpc_status
 
-from switch_model.errors import StatusError
+from switch_model.status import StatusError
 
 C = TypeVar("C", bound=Hashable)
 

@@ -4,7 +4,7 @@ Format: behavioral-model docs/JSON_format.md.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from switch_model import ir
@@ -80,14 +80,19 @@ class _Reader:
         self.headers: dict[str, ir.Header] = {}
         self.fields: dict[str, ir.Field] = {}
         self.actions: dict[int, ir.Action] = {}
+        self.profiles: dict[str, ir.Profile] = {}
 
     def program(self) -> ir.Program:
         self._refuse_objects()
         self._read_headers()
         self.actions = {action["id"]: self._action(action) for action in self.json["actions"]}
         pipelines = {pipeline["name"]: pipeline for pipeline in self.json["pipelines"]}
+        for pipeline in pipelines.values():
+            self.profiles.update((item["name"], self._profile(item)) for item in pipeline.get("action_profiles", ()))
         ingress = self._pipeline(pipelines["ingress"])
         egress = self._pipeline(pipelines["egress"])
+        tables = {node.name: node for node in (*ingress.nodes(), *egress.nodes()) if isinstance(node, ir.Table)}
+        _check_profiles(tables.values())
         (parser,) = self.json["parsers"]
         (deparser,) = self.json["deparsers"]
         if deparser.get("primitives"):
@@ -109,7 +114,8 @@ class _Reader:
                 register["name"]: ir.Register(register["name"], register["size"], register["bitwidth"])
                 for register in self.json["register_arrays"]
             },
-            tables={node.name: node for node in (*ingress.nodes(), *egress.nodes()) if isinstance(node, ir.Table)},
+            profiles=self.profiles,
+            tables=tables,
         )
 
     def _refuse_objects(self) -> None:
@@ -117,6 +123,7 @@ class _Reader:
             ("header_stacks", "header stack"),
             ("header_unions", "header union"),
             ("header_union_stacks", "stack of header unions"),
+            ("header_union_types", "header union"),
             ("parse_vsets", "parser value set"),
             ("meter_arrays", "meter"),
             ("learn_lists", "digest"),
@@ -274,9 +281,11 @@ class _Reader:
                 return ir.Test(expr(0))
         _refuse(f"primitive '{op}'", where)
 
-    def _calculation(self, name: str) -> tuple[str, tuple[tuple[ir.Expr, int], ...]]:
+    def _calculation(self, name: str) -> tuple[str, ir.HashInputs]:
         (item,) = (item for item in self.json["calculations"] if item["name"] == name)
-        where = _Place(f"calculation '{name}'")
+        return self._hash(item, _Place(f"calculation '{name}'"))
+
+    def _hash(self, item: Json, where: _Place) -> tuple[str, ir.HashInputs]:
         if item["algo"] not in _HASHES:
             _refuse(f"hash algorithm '{item['algo']}'", where)
         inputs: list[tuple[ir.Expr, int]] = []
@@ -353,9 +362,13 @@ class _Reader:
 
     # Pipelines
 
+    def _profile(self, item: Json) -> ir.Profile:
+        name = item["name"]
+        if "selector" not in item:
+            return ir.Profile(name, None)
+        return ir.Profile(name, ir.Selector(*self._hash(item["selector"], _Place(f"action selector '{name}'"))))
+
     def _pipeline(self, item: Json) -> Region[ir.Node]:
-        for profile in item.get("action_profiles", ()):
-            _refuse(f"action profile '{profile['name']}'")
         if item.get("action_calls"):
             _refuse(f"action call '{item['action_calls'][0]['name']}'")
         nodes: dict[str, ir.Node] = {}
@@ -375,8 +388,9 @@ class _Reader:
     def _table(self, item: Json) -> tuple[ir.Table, tuple[str | None, ...]]:
         name = item["name"]
         where = _Place(f"table '{name}'")
-        if item["type"] != "simple":
+        if item["type"] not in ("simple", "indirect", "indirect_ws"):
             _refuse(f"implementation '{item['type']}'", where)
+        profile = None if item["type"] == "simple" else self.profiles[item["action_profile"]]
         if item.get("support_timeout"):
             _refuse("idle timeout", where)
         if item.get("direct_meters"):
@@ -385,14 +399,15 @@ class _Reader:
         match_type = ir.MatchKind(item["match_type"])
         ids = item["action_ids"]
         actions = tuple(self.actions[action_id] for action_id in ids)
-        default = item["default_entry"]
+        default = {} if profile else item["default_entry"]
         entries = item.get("entries", ())
         table = ir.Table(
             name=name,
             match_type=match_type,
             key=key,
             actions=actions,
-            default=self._call(default, ids),
+            profile=profile,
+            default=ir.ActionCall(len(ids), ()) if profile else self._call(default, ids),
             default_is_const=default.get("action_entry_const", False),
             size=item["max_size"],
             has_counters=item["with_counters"],
@@ -404,11 +419,11 @@ class _Reader:
 
     @staticmethod
     def _next_nodes(item: Json, table: ir.Table) -> tuple[str | None, ...]:
-        following = item["next_tables"]
+        following, otherwise = item["next_tables"], item.get("base_default_next")
         if table.by_hit:
-            otherwise = item.get("base_default_next")
             return (following.get("__HIT__", otherwise), following.get("__MISS__", otherwise))
-        return tuple(following[action.name] for action in table.actions)
+        by_action = [following[action.name] for action in table.actions]
+        return (*by_action, otherwise) if table.profile else tuple(by_action)
 
     def _key_field(self, item: Json, where: _Place) -> ir.KeyField:
         if item.get("mask"):
@@ -439,6 +454,19 @@ class _Reader:
             )
             for place, item in enumerate(ordered)
         )
+
+
+def _check_profiles(tables: Iterable[ir.Table]) -> None:
+    """A member is bound to one action for all tables of its profile (P4Runtime 1.4, "Member Programming")."""
+    first: dict[str, ir.Table] = {}
+    for table in tables:
+        if table.profile is None:
+            continue
+        other = first.setdefault(table.profile.name, table)
+        if [action.name for action in table.actions] != [action.name for action in other.actions]:
+            raise PipelineError(
+                f"tables '{other.name}' and '{table.name}' of action profile '{table.profile.name}' differ in actions"
+            )
 
 
 def _sliced(op: str, left: ir.Expr, right: ir.Expr) -> ir.Expr:

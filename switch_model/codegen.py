@@ -7,21 +7,24 @@ Header fields and metadata are local variables, parser states and actions are in
 what egress still needs travels through the queue in one tuple. The text is meant to be read: `Compiled.source`.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
 
 from switch_model import ir
+from switch_model.assignment import read_before_set
 from switch_model.bmv2_json import DROP_PORT, read_program
 from switch_model.effects import leaves
 from switch_model.errors import UnsupportedError
-from switch_model.expressions import Code, Scope, assigned, condition, render, unsigned
+from switch_model.expressions import Code, Scope, condition, render, sliced, truncated, unsigned
 from switch_model.flow import Region
-from switch_model.plan import Extracted, Kept, Layout, Plan, Rebuilt
+from switch_model.plan import Extracted, Kept, Layout, Plan
 from switch_model.pytext import Lines, bare, chain, dispatch, if_else, indented, packed
 from switch_model.statements import Writer
 from switch_model.traffic import DROPPED
+from switch_model.variables import read_head
 
 Frame: TypeAlias = tuple[bytes, bytes]
 """A frame without FCS in two parts: its bytes are head + tail. The headers stand in head, or at least begin there."""
@@ -63,11 +66,13 @@ def compile_program(text: bytes) -> Compiled:
     Raises UnsupportedError naming a construct outside the subset, PipelineError for what is no BMv2 JSON.
     """
     program = read_program(text)
-    source = _Generator(Plan(program)).source()
     namespace: dict[str, Any] = {}
     try:
+        source = _Generator(Plan(program)).source()
         exec(compile(source, "<p4>", "exec"), namespace)
-    except IndentationError:
+    except IndentationError as error:
+        if "too many levels" not in error.msg:
+            raise
         raise UnsupportedError("control flow nested more than 100 levels deep") from None
     return Compiled(program, source, namespace["bind"])
 
@@ -77,15 +82,16 @@ class _Generator:
         self.plan = plan
         self.program = plan.program
         self.writer = Writer(plan)
-        self.names = self.writer.names
+        self.variables = self.writer.variables
+        self.names = self.variables.names
         self.state = [
             "head",
             "tail",
             *(["wire_length"] if plan.tracks_length else []),
             *(["length"] if plan.carries_length else []),
             *(["layout"] if len(plan.layouts) > 1 else []),
-            *(["limit"] if plan.truncates else []),
-            *(self.names[item] for item in plan.carried),
+            *(["limit"] if plan.front.uses(ir.Truncate) else []),
+            *dict.fromkeys(self.names[item] for item in plan.carried),
         ]
 
     def source(self) -> str:
@@ -95,6 +101,8 @@ class _Generator:
         bindings = [f"{name} = {value}" for name, value in self.writer.bindings.items()]
         lines = [
             "# Generated from a BMv2 JSON by switch_model.codegen.",
+            "from struct import Struct",
+            "",
             "from_bytes = int.from_bytes",
             'join = b"".join',
             "byte = tuple(bytes((value,)) for value in range(256))",
@@ -113,18 +121,27 @@ class _Generator:
         body = ["head, tail = frame", "n = len(head)"]
         body += ["length = n + len(tail)"] if self.plan.needs_length else []
         body += ["wire_length = length"] if self.plan.tracks_length else []
-        body += ["limit = 1 << 62"] if self.plan.truncates else []
+        body += ["limit = None"] if self.plan.front.uses(ir.Truncate) else []
         given = {
             standard("packet_length"): "length",
             standard("ingress_global_timestamp"): _microseconds(standard("ingress_global_timestamp")),
         }
         body += [f"{self.names[item]} = {value}" for item, value in given.items() if item in live]
-        body += self._initial(live - set(given) - {standard("ingress_port")})
         body += ["layout = 0"] if len(self.plan.layouts) > 1 else []
         body += self._parser_state(self.program.parser_start, ())
         body += ["# ingress", *self._pipeline(self.program.ingress)]
         body += self._enqueue()
-        return [f"def ingress({self.writer.standard('ingress_port')}, frame, now):", *indented(body)]
+        return self._function("ingress", (self.writer.standard("ingress_port"), "frame", "now"), body)
+
+    def _function(self, name: str, params: tuple[str, ...], body: Lines) -> Lines:
+        """The definition; what the body may read before it sets it is set to its initial value first."""
+        unset = read_before_set(body, params)
+        initial: dict[str, list[str]] = defaultdict(list)
+        for item, variable in self.names.items():
+            if variable in unset:
+                initial[self.variables.initial(item)].append(variable)
+        lines = [f"{' = '.join(dict.fromkeys(names))} = {value}" for value, names in initial.items()]
+        return [f"def {name}({', '.join(params)}):", *indented([*lines, *body])]
 
     def _enqueue(self) -> Lines:
         spec, priority = self.writer.standard("egress_spec"), self.writer.standard("priority")
@@ -153,20 +170,13 @@ class _Generator:
             given[standard("deq_qdepth")] = f"{depth}({port}, {self.writer.standard('priority')})"
         used = plan.back.reads | plan.back.writes
         body = [f"{', '.join(self.state)} = state"]
+        body += ["limit = None"] if plan.truncates and not plan.front.uses(ir.Truncate) else []
         body += [f"{names[item]} = {value}" for item, value in given.items() if item in used]
-        body += self._initial(plan.back_live - set(plan.carried) - set(given) - {standard("egress_port")})
         body += ["# egress", *self._pipeline(self.program.egress)]
         if standard("egress_spec") in plan.back.writes:
             body += [f"if {self.writer.standard('egress_spec')} == {DROP_PORT}:", "    return None"]
         body += ["# deparser", *self._deparser()]
-        return [f"def egress({port}, state, now):", *indented(body)]
-
-    def _initial(self, items: set[ir.Field]) -> Lines:
-        """0, as BMv2 resets metadata; a field that is only rewritten starts as None."""
-        zero = [name for item, name in self.names.items() if item in items - self.plan.lazy]
-        none = [name for item, name in self.names.items() if item in items & self.plan.lazy]
-        lines = [f"{' = '.join(zero)} = 0"] if zero else []
-        return [*lines, f"{' = '.join(none)} = None"] if none else lines
+        return self._function("egress", (port, "state", "now"), body)
 
     # Parser
 
@@ -174,7 +184,8 @@ class _Generator:
         if name is None:
             return []
         state = self.program.parser[name]
-        return [f"# parser state {name}", *self._parser_ops(state, state.ops, path)]
+        lines = self._parser_ops(state, state.ops, path)
+        return [f"# parser state {name}", *lines] if lines else []
 
     def _parser_ops(self, state: ir.ParserState, ops: tuple[ir.ParserOp, ...], path: Layout) -> Lines:
         """The operations `ops`, and nested in their checks all that follows."""
@@ -217,23 +228,18 @@ class _Generator:
 
     def _parser_scope(self, start: int) -> Scope:
         def lookahead(item: ir.Lookahead) -> Code:
-            return Code(f"({_read_bits(start * 8 + item.offset, item.width)})", item.width)
+            return _read_bits(start * 8 + item.offset, item.width)
 
         return self.writer.scope(lookahead=lookahead)
 
     def _extract(self, path: Layout) -> Lines:
         """Reads the fields of the header that `path` ends with."""
         header, start = path[-1].header, path[-1].start
-        lines = []
-        for item in self.plan.fields(header) if header else ():
-            if item not in self.plan.front_live or item in self.plan.lazy:
-                continue
-            if item == self.plan.headers[item.header].valid:
-                lines.append(f"{self.names[item]} = 1")
-                continue
-            text = _read_bits(start * 8 + item.offset, item.width)
-            text = assigned(Code(f"({text})", item.width), item).text if item.signed else text
-            lines.append(f"{self.names[item]} = {bare(text)}")
+        lines: Lines = []
+        if header:
+            lines += self.variables.extract(header, start, self.plan.front_live - self.plan.lazy)
+            valid = ir.validity(header)
+            lines += [f"{self.names[valid]} = 1"] if valid in self.plan.front_live else []
         if header not in self.plan.copied:
             lines.append(f"layout = {self.plan.layouts.index(self.plan.layout(path))}")
         return lines
@@ -278,17 +284,20 @@ class _Generator:
         if not table.key and table.default_is_const:
             return self._const_call(table, arms)
         lines = [f"# table {table.name}", *self._entry(table)]
-        following = arms if arms and not table.by_hit else [[] for _ in table.actions]
-        bodies = [[*self.writer.action(action), *after] for action, after in zip(table.actions, following, strict=True)]
-        lines += dispatch("entry.action", bodies)
-        lines += _leave_if_exiting(table.actions)
+        caller = "member" if table.profile else "entry"
+        bodies = [[*self.writer.action(action, caller), *_leave_if_exiting(action)] for action in table.actions]
+        bodies += [[]] if table.profile else []  # a miss does nothing
+        if arms and not table.by_hit:
+            bodies = [[*body, *after] for body, after in zip(bodies, arms, strict=True)]
+        lines += dispatch(f"{caller}.action", bodies)
         return lines + (if_else("entry.hit", *arms) if arms and table.by_hit else [])
 
     def _entry(self, table: ir.Table) -> Lines:
-        """Looks `entry` up."""
+        """Looks `entry` up, and `member` in a table with a profile."""
         wish = table.name.rpartition(".")[2]
+        default = f"machine.default_entry({table.name!r})"
         if not table.key:
-            return [f"entry = {self.writer.bound(f'{wish}_default', f'machine.default_entry({table.name!r})')}"]
+            return [f"entry = {self.writer.bound(f'{wish}_default', default)}"]
         find = self.writer.bound(f"{wish}_find", f"machine.find({table.name!r})[0]")
         miss = self.writer.bound(f"{wish}_miss", f"machine.find({table.name!r})[1]")
         values = [self._key_value(item) for item in table.key]
@@ -299,7 +308,18 @@ class _Generator:
         else:
             key = "key"
         lines.append(f"entry = {find}({key}) or {miss}({key})")
-        return [*lines, "entry.packets += 1", "entry.bytes += length"] if table.has_counters else lines
+        if table.profile and table.profile.selector:
+            # An empty group counts as a miss; BMv2 has no next node then and spins.
+            lines += ["if not entry.members:", f"    entry = {self.writer.bound(f'{wish}_default', default)}"]
+        lines += ["entry.packets += 1", "entry.bytes += length"] if table.has_counters else []
+        return [*lines, *self._member(table.profile)] if table.profile else lines
+
+    def _member(self, profile: ir.Profile) -> Lines:
+        if profile.selector is None:
+            return ["member = entry.members[0]"]
+        lines, code = self.writer.hashed(profile.selector.algorithm, profile.selector.inputs, self.writer.scope())
+        code = truncated(code, 32)  # BMv2's hash_t is an unsigned int
+        return [*lines, "members = entry.members", f"member = members[{code.text} % len(members)]"]
 
     def _key_value(self, item: ir.KeyField) -> str:
         text = render(item.value, self.writer.scope()).text
@@ -321,7 +341,7 @@ class _Generator:
             return render(ir.Const(call.args[param.index]), self.writer.scope())
 
         lines = self.writer.statements(action.body, self.writer.scope(argument))
-        lines += _leave_if_exiting([action])
+        lines += _leave_if_exiting(action)
         return lines + (arms[1 if table.by_hit else call.action] if arms else [])
 
     # Deparser
@@ -334,6 +354,8 @@ class _Generator:
             return lines
         return [
             *lines,
+            "if limit is None:",
+            "    return head, tail",
             "if limit == 0:",
             "    return None",
             "return head[:limit], tail[: max(limit - len(head), 0)]",
@@ -345,10 +367,9 @@ class _Generator:
         found = {part.header: part for part in layout}
         for name in self.plan.emitted:
             pieces = self._header(name, found.get(name))
-            if name in self.plan.unsure:
-                if name in found or name in self.plan.created:
-                    text = _joined(_merged(pieces))
-                    parts.append(f'({text} if {self.names[self.plan.headers[name].valid]} else b"")')
+            if pieces and name in self.plan.unsure:
+                valid = self.names[self.plan.headers[name].valid]
+                parts.append(f'({_joined(_merged(pieces))} if {valid} else b"")')
             else:
                 parts += pieces
         parts.append(Kept(layout[-1].end if layout else 0, _TO_THE_END))
@@ -367,24 +388,13 @@ class _Generator:
             if isinstance(piece, Kept):
                 parts.append(Kept(start + piece.start, start + piece.end))
                 continue
-            text = self._rebuilt(piece)
+            text = self.variables.emit(piece)
             if piece.fields[0] in self.plan.lazy:
                 at = start + piece.start
                 variable = self.names[piece.fields[0]]
                 text = f"(head[{at}:{at + piece.size}] if {variable} is None else {text})"
             parts.append(text)
         return parts
-
-    def _rebuilt(self, piece: Rebuilt) -> str:
-        parts, shift = [], piece.size * 8
-        for item in piece.fields:
-            shift -= item.width
-            value = unsigned(self.names[item], item)
-            parts.append(f"{value} << {shift}" if shift else value)
-        text = " | ".join(parts)
-        if piece.size == 1:
-            return f"byte[{text}]"
-        return f"({text}).to_bytes({piece.size})" if len(parts) > 1 else f"{text}.to_bytes({piece.size})"
 
 
 _TO_THE_END = 1 << 30
@@ -395,19 +405,11 @@ def _microseconds(field: ir.Field) -> str:
     return f"now // 1000 & {field.mask:#x}"
 
 
-def _read_bits(offset: int, width: int) -> str:
-    """The text that reads `width` bits at `offset` bits of head."""
+def _read_bits(offset: int, width: int) -> Code:
+    """`width` bits at `offset` bits of head."""
     first, last = offset // 8, (offset + width + 7) // 8
-    match last - first:
-        case 1:
-            text = f"head[{first}]"
-        case 2:
-            text = f"(head[{first}] << 8 | head[{first + 1}])"
-        case _:
-            text = f"from_bytes(head[{first}:{last}])"
-    shift = last * 8 - offset - width
-    text = f"{text} >> {shift}" if shift else text
-    return f"{text} & {(1 << width) - 1:#x}" if offset % 8 else text
+    code = Code(f"({read_head(first, last - first)})", (1 << (last - first) * 8) - 1)
+    return sliced(code, last * 8 - offset - width, width)
 
 
 def _masked_test(key: str, width: int, value: int, mask: int) -> str:
@@ -417,9 +419,9 @@ def _masked_test(key: str, width: int, value: int, mask: int) -> str:
     return f"{key} == {value:#x}" if mask == (1 << width) - 1 else f"{key} & {mask:#x} == {value:#x}"
 
 
-def _leave_if_exiting(actions: Iterable[ir.Action]) -> Lines:
+def _leave_if_exiting(action: ir.Action) -> Lines:
     """BMv2 looks at the exit flag between two nodes: an action that exits runs to its end."""
-    exits = any(isinstance(statement, ir.Exit) for action in actions for statement in action.statements())
+    exits = any(isinstance(statement, ir.Exit) for statement in action.statements())
     return ["if exiting:", "    break"] if exits else []
 
 

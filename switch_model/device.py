@@ -4,8 +4,10 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from switch_model.bmv2_json import DROP_PORT
 from switch_model.codegen import Compiled, Frame, State
 from switch_model.hashes import ALGORITHMS
+from switch_model.profiles import Profile
 from switch_model.tables import Table
 from switch_model.traffic import DROPPED, TrafficManager
 
@@ -29,6 +31,7 @@ class Pipeline:
         self.tables = {name: Table(spec) for name, spec in program.tables.items()}
         self.counters = {name: Counter(spec.size) for name, spec in program.counters.items()}
         self.registers = {name: [0] * spec.size for name, spec in program.registers.items()}
+        self.profiles = {name: Profile(spec) for name, spec in program.profiles.items()}
         self._random = Random(seed)
         self.enqueue: Callable[[int, int, State], int] = traffic.enqueue
         self.depth: Callable[[int, int], int] = traffic.depth
@@ -58,14 +61,21 @@ class Pipeline:
 class Device:
     """A switch that forwards frames by a v1model program; without one it drops everything.
 
-    `device_id` is its P4Runtime id, `priority_queues` the queues per port (BMv2's --priority-queues), `seed` starts
-    the random numbers that the program draws. Ports are 0..510. Nothing here reads a clock: `now` is in ns and never
-    goes back.
+    `device_id` is its P4Runtime id, `priority_queues` the queues per port (BMv2's --priority-queues), `cpu_port` the
+    port of the controller's frames (--cpu-port; 1..510), `seed` starts the random numbers that the program draws.
+    Ports are 0..510. Nothing here reads a clock: `now` is in ns and never goes back.
+
+    Raises ValueError for a CPU port that can't be one.
     """
 
-    def __init__(self, device_id: int, *, name: str = "", priority_queues: int = 8, seed: int = 0) -> None:
+    def __init__(
+        self, device_id: int, *, name: str = "", priority_queues: int = 8, cpu_port: int | None = None, seed: int = 0
+    ) -> None:
         self.device_id = device_id
         self.name = name or f"device {device_id}"
+        if cpu_port is not None and not 0 < cpu_port < DROP_PORT:
+            raise ValueError(f"{self.name}: CPU port {cpu_port} is not in 1..{DROP_PORT - 1}")
+        self.cpu_port = cpu_port
         self.pipeline: Pipeline | None = None
         self._traffic = TrafficManager(priority_queues)
         self._seed = seed
@@ -89,6 +99,16 @@ class Device:
         """Runs parser and ingress on a frame that arrived on `port` and queues it; the egress port, or DROPPED."""
         pipeline = self.pipeline
         return DROPPED if pipeline is None else pipeline.ingress(port, frame, now)
+
+    def packet_out(self, frame: Frame, now: int) -> int:
+        """A frame of the controller, its packet-out header in front: it arrives on the CPU port.
+
+        Frames for the controller leave like all others, by `dequeue` of the CPU port. Raises ValueError if there is
+        no such port.
+        """
+        if self.cpu_port is None:
+            raise ValueError(f"{self.name} has no CPU port")
+        return self.ingress(self.cpu_port, frame, now)
 
     def dequeue(self, port: int, now: int) -> Frame | None:
         """The next frame to send on `port`: of the highest priority, run through egress and deparser. Packets that

@@ -1,5 +1,6 @@
 """What statements read and write."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -21,8 +22,8 @@ class Effects:
 
     headers: dict[str, ir.Header]
     reads: set[ir.Field] = field(default_factory=set)
-    slices: set[ir.Slice] = field(default_factory=set)
     writes: set[ir.Field] = field(default_factory=set)
+    places: Counter[ir.Field] = field(default_factory=Counter)  # where a field is read or written
     created: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
     matched: set[str] = field(default_factory=set)  # headers with a field in some match key
@@ -32,7 +33,7 @@ class Effects:
     def add_parser(self, states: Iterable[ir.ParserState]) -> None:
         for state in states:
             for op in state.ops:
-                self._add(op)
+                self.add(op)
             self._read(*(value for value, _ in state.key))
 
     def add_nodes(self, nodes: Iterable[ir.Node]) -> None:
@@ -43,14 +44,16 @@ class Effects:
             self.counts |= node.has_counters
             self._read(*(key.value for key in node.key))
             self.matched.update(key.value.header for key in node.key if isinstance(key.value, ir.Field))
+            if node.profile and node.profile.selector:
+                self._read_hashed(node.profile.selector.inputs)
             for action in node.actions:
                 for statement in action.statements():
-                    self._add(statement)
+                    self.add(statement)
 
     def uses(self, kind: type[ir.Statement]) -> bool:
         return any(isinstance(statement, kind) for statement in self.statements)
 
-    def _add(self, statement: ir.Statement | ir.ParserOp) -> None:
+    def add(self, statement: ir.Statement | ir.ParserOp) -> None:
         self.statements.append(statement)
         match statement:
             case ir.Assign(target, value):
@@ -78,10 +81,8 @@ class Effects:
             case ir.Random(target, low, high):
                 self._assign(target, low, high)
             case ir.Hash(target, base, _, inputs, size):
-                values = [value for value, _ in inputs]
-                self._assign(target, base, size, *values)
-                hashed = [self.headers[value.header] for value in values if isinstance(value, ir.Field)]
-                self._read(*(header.valid for header in hashed if not header.metadata))
+                self._assign(target, base, size)
+                self._read_hashed(inputs)
             case ir.Truncate(value) | ir.Test(value):
                 self._read(value)
             case ir.Verify(test, error):
@@ -92,14 +93,24 @@ class Effects:
             for leaf in leaves(value):
                 match leaf:
                     case ir.Field():
-                        self.reads.add(leaf)
-                    case ir.Slice():
-                        self.slices.add(leaf)
+                        self._read_field(leaf)
+                    case ir.Slice(whole):
+                        self._read_field(whole)
                     case ir.Valid(header):
-                        self.reads.add(self.headers[header].valid)
+                        self._read_field(ir.validity(header))
+
+    def _read_field(self, item: ir.Field) -> None:
+        self.reads.add(item)
+        self.places[item] += 1
+
+    def _read_hashed(self, inputs: ir.HashInputs) -> None:
+        values = [value for value, _ in inputs]
+        owners = [self.headers[value.header] for value in values if isinstance(value, ir.Field)]
+        self._read(*values, *(header.valid for header in owners if not header.metadata))
 
     def _assign(self, target: ir.Field, *values: ir.Expr) -> None:
         self.writes.add(target)
+        self.places[target] += 1
         self._read(*values)
 
     def _change_validity(self, header: str) -> None:

@@ -1,24 +1,32 @@
-"""P4Runtime entities to table entries and counters, and back (P4Runtime 1.4, "P4 Entity Messages").
+"""Writes and Reads of P4Runtime entities: table entries, action profiles, counters (P4Runtime 1.4, "P4 Entity
+Messages").
 
 Canonical codes are those of PI and BMv2. Where BMv2 only has UNKNOWN, because its target layer failed, the code is
-the one that the specification names; messages name table, field, action and parameter.
+the one that the specification names.
 """
 
-from collections.abc import Callable, Iterator
-from typing import NoReturn
+from collections.abc import Iterator
 
 from finsy.proto import p4r, rpc_code
 
 from switch_model.device import Pipeline
-from switch_model.errors import StatusError
-from switch_model.ir import ActionCall, MatchKind, prefix_mask
-from switch_model.p4info import Action, Counter, MatchField, Schema, Table
-from switch_model.tables import DuplicateError, Entry, Match, TableFullError
+from switch_model.ir import ActionCall
+from switch_model.messages import (
+    check_default_key,
+    decode_action_set,
+    decode_call,
+    decode_group,
+    decode_match,
+    encode_call,
+    encode_entry,
+    encode_key,
+    invalid,
+)
+from switch_model.p4info import Counter, Profile, Schema, Table
+from switch_model.profiles import Profile as ActionProfile
+from switch_model.status import StatusError
+from switch_model.tables import Choice, DuplicateError, Entry, Match, TableFullError
 from switch_model.tables import Table as EntryTable
-
-
-def _invalid(message: str) -> NoReturn:
-    raise StatusError(rpc_code.INVALID_ARGUMENT, message)
 
 
 class Config:
@@ -26,8 +34,8 @@ class Config:
 
     def __init__(self, message: p4r.ForwardingPipelineConfig, schema: Schema, pipeline: Pipeline) -> None:
         self.message = message
+        self.schema = schema
         self.pipeline = pipeline
-        self._schema = schema
 
     # Write
 
@@ -35,16 +43,20 @@ class Config:
         """Carries out one update. Raises StatusError."""
         kind = update.entity.WhichOneof("entity")
         if update.type == p4r.Update.UNSPECIFIED:
-            _invalid("update type is not set")
+            invalid("update type is not set")
         match kind:
             case "table_entry":
                 self._write_table_entry(update.type, update.entity.table_entry)
+            case "action_profile_member":
+                self._write_member(update.type, update.entity.action_profile_member)
+            case "action_profile_group":
+                self._write_group(update.type, update.entity.action_profile_group)
             case "counter_entry":
                 self._write_counter(update.type, update.entity.counter_entry)
             case "direct_counter_entry":
                 self._write_direct_counter(update.type, update.entity.direct_counter_entry)
             case None:
-                _invalid("update without an entity")
+                invalid("update without an entity")
             case _:
                 raise StatusError(rpc_code.UNIMPLEMENTED, f"writing '{kind}' is not supported")
 
@@ -62,13 +74,11 @@ class Config:
             self._modify(table, message)
 
     def _insert(self, table: Table, message: p4r.TableEntry) -> None:
-        if not message.HasField("action"):
-            _invalid(f"table '{table.name}': an entry needs an action")
         match, priority = decode_match(table, message)
-        call = _decode_action(table, message)
+        target = self._target(table, message)
         _refuse_if_const(table)
         try:
-            entry = self._entries(table).insert(match, priority, call)
+            entry = self._entries(table).insert(match, priority, target)
         except DuplicateError:
             raise StatusError(
                 rpc_code.ALREADY_EXISTS, f"table '{table.name}': entry exists, use MODIFY to change it"
@@ -79,33 +89,92 @@ class Config:
 
     def _modify(self, table: Table, message: p4r.TableEntry) -> None:
         match, priority = decode_match(table, message)
-        if not message.HasField("action"):
-            _invalid(f"table '{table.name}': an entry needs an action")
-        call = _decode_action(table, message)
+        target = self._target(table, message)
         _refuse_if_const(table)
         entry = self._existing(table, match, priority)
-        entry.set_call(call)
+        entry.assign(target)
         _set_extras(entry, message)
 
     def _delete(self, table: Table, message: p4r.TableEntry) -> None:
         if message.is_default_action:
-            _invalid(f"table '{table.name}': the default entry can't be deleted")
+            invalid(f"table '{table.name}': the default entry can't be deleted")
         match, priority = decode_match(table, message)
         _refuse_if_const(table)
         self._entries(table).delete(self._existing(table, match, priority))
 
     def _write_default(self, table: Table, update_type: int, message: p4r.TableEntry) -> None:
         if update_type == p4r.Update.INSERT:
-            _invalid(f"table '{table.name}': the default entry can't be inserted, use MODIFY")
-        _check_default_key(table, message)
+            invalid(f"table '{table.name}': the default entry can't be inserted, use MODIFY")
+        check_default_key(table, message)
+        if table.profile_id:
+            invalid(f"table '{table.name}' has an action profile, its default action can't be set")
         if table.has_const_default:
             raise StatusError(rpc_code.PERMISSION_DENIED, f"table '{table.name}' has a constant default action")
         if not message.HasField("action"):
             self._entries(table).reset_default()
             return
         entry = self._entries(table).default
-        entry.set_call(_decode_action(table, message))
+        entry.assign(self._target(table, message))
         entry.cookie = (message.controller_metadata, message.metadata)
+
+    def _target(self, table: Table, message: p4r.TableEntry) -> ActionCall | Choice:
+        """What a written entry does, or what it refers to in its action profile."""
+        kind = message.action.WhichOneof("type")
+        owner = f"table '{table.name}'"
+        if kind is None:
+            invalid(f"{owner}: an entry needs an action")
+        if not table.profile_id:
+            if kind != "action":
+                invalid(f"{owner}: '{kind}' given, the table takes an action")
+            return decode_call(owner, table.actions, message.action.action, as_default=message.is_default_action)
+        schema = self.schema.profiles[table.profile_id]
+        profile = self._profile(schema)
+        if kind == "action_profile_member_id":
+            return profile.member_for_entry(message.action.action_profile_member_id)
+        if kind == "action":
+            invalid(f"{owner}: 'action' given, the table takes what its action profile '{schema.name}' has")
+        if schema.spec.selector is None:
+            invalid(f"{owner}: '{kind}' given, action profile '{schema.name}' has no selector")
+        if kind == "action_profile_group_id":
+            return profile.group_for_entry(message.action.action_profile_group_id)
+        actions = decode_action_set(owner, schema.actions, message.action.action_profile_action_set)
+        _check_group_size(owner, sum(weight for _, weight in actions), schema.max_group_size)
+        return profile.one_shot(actions)
+
+    def _write_member(self, update_type: int, message: p4r.ActionProfileMember) -> None:
+        schema = self._profile_schema(message.action_profile_id)
+        profile = self._profile(schema)
+        if update_type == p4r.Update.DELETE:
+            profile.delete_member(message.member_id)
+            return
+        call = decode_call(f"action profile '{schema.name}'", schema.actions, message.action)
+        if update_type == p4r.Update.INSERT:
+            profile.insert_member(message.member_id, call)
+        else:
+            profile.modify_member(message.member_id, call)
+
+    def _write_group(self, update_type: int, message: p4r.ActionProfileGroup) -> None:
+        schema = self._profile_schema(message.action_profile_id)
+        profile = self._profile(schema)
+        owner = f"action profile '{schema.name}', group {message.group_id}"
+        if schema.spec.selector is None:
+            invalid(f"action profile '{schema.name}' has no selector, so it has no groups")
+        if update_type == p4r.Update.DELETE:
+            profile.delete_group(message.group_id)
+            return
+        max_size = message.max_size
+        if update_type == p4r.Update.MODIFY:
+            max_size = profile.group(message.group_id).max_size
+            if message.max_size not in (0, max_size):
+                invalid(f"{owner}: max_size is {max_size} and can't be changed")
+        elif not 0 <= max_size <= (schema.max_group_size or max_size):
+            invalid(f"{owner}: max_size {max_size} is not in 0..{schema.max_group_size}")
+        weights = decode_group(owner, message)
+        _check_group_size(owner, sum(weights.values()), max_size or schema.max_group_size)
+        if update_type == p4r.Update.INSERT:
+            profile.insert_group(message.group_id, max_size, weights)
+        else:
+            profile.modify_group(message.group_id, weights)
 
     def _write_counter(self, update_type: int, message: p4r.CounterEntry) -> None:
         counter = self._counter(message.counter_id)
@@ -135,12 +204,16 @@ class Config:
         match kind:
             case "table_entry":
                 return self._read_table_entries(entity.table_entry)
+            case "action_profile_member":
+                return self._read_members(entity.action_profile_member)
+            case "action_profile_group":
+                return self._read_groups(entity.action_profile_group)
             case "counter_entry":
                 return self._read_counters(entity.counter_entry)
             case "direct_counter_entry":
                 return self._read_direct_counters(entity.direct_counter_entry)
             case None:
-                _invalid("read of an empty entity")
+                raise StatusError(rpc_code.INVALID_ARGUMENT, "read of an empty entity")
             case _ if _selects_all_of_none(entity):
                 return iter(())
             case _:
@@ -148,10 +221,10 @@ class Config:
 
     def _read_table_entries(self, request: p4r.TableEntry) -> Iterator[p4r.Entity]:
         if request.HasField("time_since_last_hit"):
-            _invalid("time_since_last_hit is set, but no table here supports idle timeout")
+            invalid("time_since_last_hit is set, but no table here supports idle timeout")
         for table in self._selected(request.table_id):
             if request.is_default_action:
-                _check_default_key(table, request)
+                check_default_key(table, request)
                 entries: Iterator[Entry] = iter((self._entries(table).default,))
             else:
                 entries = self._filtered(table, request)
@@ -179,8 +252,27 @@ class Config:
             ):
                 yield entry
 
+    def _read_members(self, request: p4r.ActionProfileMember) -> Iterator[p4r.Entity]:
+        for schema in self._selected_profiles(request.action_profile_id):
+            for member in self._profile(schema).members.values():
+                if request.member_id in (0, member.id):
+                    message = p4r.ActionProfileMember(action_profile_id=schema.id, member_id=member.id)
+                    encode_call(schema.actions, member.call, message.action)
+                    yield p4r.Entity(action_profile_member=message)
+
+    def _read_groups(self, request: p4r.ActionProfileGroup) -> Iterator[p4r.Entity]:
+        for schema in self._selected_profiles(request.action_profile_id):
+            for group in self._profile(schema).groups.values():
+                if request.group_id in (0, group.id):
+                    message = p4r.ActionProfileGroup(
+                        action_profile_id=schema.id, group_id=group.id, max_size=group.max_size
+                    )
+                    for member_id, weight in group.weights.items():
+                        message.members.add(member_id=member_id, weight=weight)
+                    yield p4r.Entity(action_profile_group=message)
+
     def _read_counters(self, request: p4r.CounterEntry) -> Iterator[p4r.Entity]:
-        counters = [self._counter(request.counter_id)] if request.counter_id else list(self._schema.counters.values())
+        counters = [self._counter(request.counter_id)] if request.counter_id else list(self.schema.counters.values())
         for counter in counters:
             cells = self.pipeline.counters[counter.full_name]
             indexes = (
@@ -207,38 +299,50 @@ class Config:
         else:
             entries = [
                 (table, entry)
-                for table in self._schema.tables.values()
+                for table in self.schema.tables.values()
                 if table.has_counter
                 for entry in self._entries(table)
             ]
         for table, entry in entries:
             message = p4r.DirectCounterEntry(data=_counter_data(entry.packets, entry.bytes))
-            _encode_key(table, entry, message.table_entry)
+            encode_key(table, entry, message.table_entry)
             yield p4r.Entity(direct_counter_entry=message)
 
     # Look-ups
 
     def _table(self, table_id: int) -> Table:
-        table = self._schema.tables.get(table_id)
+        table = self.schema.tables.get(table_id)
         if table is None:
-            _invalid(f"no table with id {table_id}")
+            invalid(f"no table with id {table_id}")
         return table
 
     def _selected(self, table_id: int) -> list[Table]:
-        return [self._table(table_id)] if table_id else list(self._schema.tables.values())
+        return [self._table(table_id)] if table_id else list(self.schema.tables.values())
+
+    def _selected_profiles(self, profile_id: int) -> list[Profile]:
+        return [self._profile_schema(profile_id)] if profile_id else list(self.schema.profiles.values())
+
+    def _profile_schema(self, profile_id: int) -> Profile:
+        schema = self.schema.profiles.get(profile_id)
+        if schema is None:
+            invalid(f"no action profile with id {profile_id}")
+        return schema
+
+    def _profile(self, schema: Profile) -> ActionProfile:
+        return self.pipeline.profiles[schema.spec.name]
 
     def _counter(self, counter_id: int) -> Counter:
-        counter = self._schema.counters.get(counter_id)
+        counter = self.schema.counters.get(counter_id)
         if counter is None:
-            _invalid(f"no indirect counter with id {counter_id}")
+            invalid(f"no indirect counter with id {counter_id}")
         return counter
 
     def _counted_table(self, message: p4r.DirectCounterEntry) -> Table:
         if not message.HasField("table_entry"):
-            _invalid("direct counter entry without a table entry")
+            invalid("direct counter entry without a table entry")
         table = self._table(message.table_entry.table_id)
         if not table.has_counter:
-            _invalid(f"table '{table.name}' has no direct counter")
+            invalid(f"table '{table.name}' has no direct counter")
         if message.table_entry.is_default_action:
             raise StatusError(rpc_code.UNIMPLEMENTED, f"table '{table.name}': the default entry is not counted")
         return table
@@ -256,10 +360,6 @@ class Config:
 def _selects_all_of_none(entity: p4r.Entity) -> bool:
     """A wildcard read of something that no device here has any of; clients that clear a switch send them."""
     match entity.WhichOneof("entity"):
-        case "action_profile_member":
-            return entity.action_profile_member.action_profile_id == 0
-        case "action_profile_group":
-            return entity.action_profile_group.action_profile_id == 0
         case "meter_entry":
             return entity.meter_entry.meter_id == 0
         case "packet_replication_engine_entry":
@@ -275,15 +375,15 @@ def _refuse_if_const(table: Table) -> None:
 
 def _refuse_unwritable(table: Table, message: p4r.TableEntry) -> None:
     if message.HasField("time_since_last_hit"):
-        _invalid(f"table '{table.name}': time_since_last_hit can't be written")
+        invalid(f"table '{table.name}': time_since_last_hit can't be written")
     if message.idle_timeout_ns:
-        _invalid(f"table '{table.name}' does not support idle timeout")
+        invalid(f"table '{table.name}' does not support idle timeout")
     if message.HasField("meter_config") or message.HasField("meter_counter_data"):
-        _invalid(f"table '{table.name}' has no direct meter")
+        invalid(f"table '{table.name}' has no direct meter")
     if message.is_const:
-        _invalid(f"table '{table.name}': is_const can't be written")
+        invalid(f"table '{table.name}': is_const can't be written")
     if message.HasField("counter_data") and not table.has_counter:
-        _invalid(f"table '{table.name}' has no direct counter")
+        invalid(f"table '{table.name}' has no direct counter")
 
 
 def _set_extras(entry: Entry, message: p4r.TableEntry) -> None:
@@ -296,15 +396,20 @@ def _written_counts(update_type: int, data: p4r.CounterData, has_data: bool) -> 
     """What to write as packets and bytes; None to leave as it is. DELETE clears, as on PI."""
     match update_type:
         case p4r.Update.INSERT:
-            _invalid("counters can't be inserted, use MODIFY")
+            invalid("counters can't be inserted, use MODIFY")
         case p4r.Update.DELETE:
             return 0, 0
     return (data.packet_count, data.byte_count) if has_data else (None, None)
 
 
+def _check_group_size(owner: str, size: int, limit: int) -> None:
+    if 0 < limit < size:
+        raise StatusError(rpc_code.RESOURCE_EXHAUSTED, f"{owner}: the weights add up to {size}, allowed are {limit}")
+
+
 def _checked_index(counter: Counter, index: int) -> int:
     if index < 0:
-        _invalid(f"counter '{counter.name}': negative index {index}")
+        invalid(f"counter '{counter.name}': negative index {index}")
     if index >= counter.size:
         raise StatusError(rpc_code.OUT_OF_RANGE, f"counter '{counter.name}' has {counter.size} cells, no index {index}")
     return index
@@ -312,205 +417,3 @@ def _checked_index(counter: Counter, index: int) -> int:
 
 def _counter_data(packets: int, octets: int) -> p4r.CounterData:
     return p4r.CounterData(packet_count=packets, byte_count=octets)
-
-
-# Decoding
-
-
-def _check_default_key(table: Table, message: p4r.TableEntry) -> None:
-    if message.match:
-        _invalid(f"table '{table.name}': the default entry has no match fields")
-    if message.priority:
-        _invalid(f"table '{table.name}': the default entry has no priority")
-
-
-def decode_match(table: Table, message: p4r.TableEntry) -> tuple[Match, int]:
-    """The match and priority of an entry. Raises StatusError."""
-    if not table.fields:
-        _invalid(f"table '{table.name}' has no key and takes no entries")
-    given: dict[int, p4r.FieldMatch] = {}
-    for item in message.match:
-        if item.field_id in given:
-            _invalid(f"table '{table.name}': match field {item.field_id} is given twice")
-        given[item.field_id] = item
-    match = tuple(_decode_field(table, field, given.pop(field.id, None)) for field in table.fields)
-    if given:
-        _invalid(f"table '{table.name}' has no match field with id {next(iter(given))}")
-    if table.spec.uses_priority and message.priority <= 0:
-        _invalid(f"table '{table.name}': entries need a priority above 0")
-    if not table.spec.uses_priority and message.priority:
-        _invalid(f"table '{table.name}': entries have no priority")
-    return match, message.priority
-
-
-def _decode_field(table: Table, field: MatchField, item: p4r.FieldMatch | None) -> tuple[int, int]:
-    where = f"table '{table.name}', match field '{field.name}'"
-    full = (1 << field.width) - 1
-    if item is None:
-        if field.kind is MatchKind.EXACT:
-            _invalid(f"{where}: missing, an exact field can't be left out")
-        return (0, full) if field.kind is MatchKind.RANGE else (0, 0)
-    kind = item.WhichOneof("field_match_type")
-    wanted = "optional" if field.optional else field.kind.value
-    if kind != wanted:
-        _invalid(f"{where}: '{kind}' given, the field is '{wanted}'")
-
-    def value(data: bytes, what: str = "value") -> int:
-        return _decode_bytes(data, field.width, f"{where}: {what}")
-
-    match kind:
-        case "exact":
-            return value(item.exact.value), 0
-        case "optional":
-            return value(item.optional.value), full
-        case "lpm":
-            return _decode_lpm(field, item.lpm, where, value(item.lpm.value))
-        case "ternary":
-            return _decode_ternary(where, value(item.ternary.value), value(item.ternary.mask, "mask"))
-    return _decode_range(where, value(item.range.low, "low"), value(item.range.high, "high"), full)
-
-
-def _decode_lpm(field: MatchField, item: p4r.FieldMatch.LPM, where: str, value: int) -> tuple[int, int]:
-    length = item.prefix_len
-    if not 0 < length <= field.width:
-        hint = ", leave the field out to match everything" if length == 0 else ""
-        _invalid(f"{where}: prefix length {length} is not in 1..{field.width}{hint}")
-    if value & ~prefix_mask(length, field.width):
-        _invalid(f"{where}: value {value:#x} has bits set behind its prefix of {length} bits")
-    return value, length
-
-
-def _decode_ternary(where: str, value: int, mask: int) -> tuple[int, int]:
-    if mask == 0:
-        _invalid(f"{where}: mask 0, leave the field out to match everything")
-    if value & ~mask:
-        _invalid(f"{where}: value {value:#x} has bits set outside its mask {mask:#x}")
-    return value, mask
-
-
-def _decode_range(where: str, low: int, high: int, full: int) -> tuple[int, int]:
-    if low > high:
-        _invalid(f"{where}: low {low:#x} is above high {high:#x}")
-    if low == 0 and high == full:
-        _invalid(f"{where}: the whole range, leave the field out to match everything")
-    return low, high
-
-
-def _decode_bytes(data: bytes, width: int, where: str) -> int:
-    """An unsigned value; longer than canonical is accepted (P4Runtime 1.4, "Bytestrings")."""
-    if not data:
-        _invalid(f"{where} is empty")
-    value = int.from_bytes(data)
-    if value.bit_length() > width:
-        _invalid(f"{where} {value:#x} does not fit {width} bits")
-    return value
-
-
-def _decode_action(table: Table, message: p4r.TableEntry) -> ActionCall:
-    kind = message.action.WhichOneof("type")
-    if kind != "action":
-        _invalid(f"table '{table.name}': '{kind}' given, the table takes an action")
-    item = message.action.action
-    action = table.actions.get(item.action_id)
-    if action is None:
-        _invalid(f"table '{table.name}' has no action with id {item.action_id}")
-    if message.is_default_action and not action.as_default:
-        raise StatusError(
-            rpc_code.PERMISSION_DENIED,
-            f"table '{table.name}': action '{action.name}' can't be the default action",
-        )
-    if not message.is_default_action and not action.in_entries:
-        raise StatusError(
-            rpc_code.PERMISSION_DENIED,
-            f"table '{table.name}': action '{action.name}' is for the default entry only",
-        )
-    return ActionCall(action.place, _decode_params(table, action, item))
-
-
-def _decode_params(table: Table, action: Action, item: p4r.Action) -> tuple[int, ...]:
-    where = f"table '{table.name}', action '{action.name}'"
-    given = {param.param_id: param.value for param in item.params}
-    args = []
-    for param in action.params:
-        data = given.pop(param.id, None)
-        if data is None:
-            _invalid(f"{where}: parameter '{param.name}' is missing")
-        args.append(_decode_bytes(data, param.width, f"{where}: parameter '{param.name}'"))
-    if given:
-        _invalid(f"{where} has no parameter with id {next(iter(given))}")
-    if len(item.params) != len(args):
-        _invalid(f"{where}: a parameter is given twice")
-    return tuple(args)
-
-
-# Encoding
-
-
-def encode_bytes(value: int) -> bytes:
-    """The canonical, shortest bytestring of an unsigned value."""
-    return value.to_bytes(max((value.bit_length() + 7) // 8, 1))
-
-
-def encode_entry(table: Table, entry: Entry) -> p4r.TableEntry:
-    """The entry as a Read returns it, without its counter."""
-    message = p4r.TableEntry()
-    _encode_key(table, entry, message)
-    action = table.action_at(entry.action)
-    if action is not None:
-        call = message.action.action
-        call.action_id = action.id
-        for param, value in zip(action.params, entry.params, strict=True):
-            call.params.add(param_id=param.id, value=encode_bytes(value))
-    message.controller_metadata, message.metadata = entry.cookie
-    message.is_const = table.is_const and entry.hit
-    return message
-
-
-def _encode_key(table: Table, entry: Entry, message: p4r.TableEntry) -> None:
-    message.table_id = table.id
-    if not entry.hit:
-        message.is_default_action = True
-        return
-    message.priority = entry.priority
-    for field, condition in zip(table.fields, entry.match, strict=True):
-        if not _is_dont_care(field, condition):
-            _ENCODERS[field.kind](message.match.add(field_id=field.id), field, *condition)
-
-
-def _is_dont_care(field: MatchField, condition: tuple[int, int]) -> bool:
-    match field.kind:
-        case MatchKind.LPM | MatchKind.TERNARY:
-            return condition[1] == 0
-        case MatchKind.RANGE:
-            return condition == (0, (1 << field.width) - 1)
-    return False
-
-
-def _encode_exact(item: p4r.FieldMatch, _field: MatchField, value: int, _unused: int) -> None:
-    item.exact.value = encode_bytes(value)
-
-
-def _encode_lpm(item: p4r.FieldMatch, _field: MatchField, value: int, length: int) -> None:
-    item.lpm.value = encode_bytes(value)
-    item.lpm.prefix_len = length
-
-
-def _encode_ternary(item: p4r.FieldMatch, field: MatchField, value: int, mask: int) -> None:
-    if field.optional:
-        item.optional.value = encode_bytes(value)
-        return
-    item.ternary.value = encode_bytes(value)
-    item.ternary.mask = encode_bytes(mask)
-
-
-def _encode_range(item: p4r.FieldMatch, _field: MatchField, low: int, high: int) -> None:
-    item.range.low = encode_bytes(low)
-    item.range.high = encode_bytes(high)
-
-
-_ENCODERS: dict[MatchKind, Callable[[p4r.FieldMatch, MatchField, int, int], None]] = {
-    MatchKind.EXACT: _encode_exact,
-    MatchKind.LPM: _encode_lpm,
-    MatchKind.TERNARY: _encode_ternary,
-    MatchKind.RANGE: _encode_range,
-}

@@ -30,3 +30,6 @@ def identity(data: bytes) -> int:
 
 
 ALGORITHMS: dict[str, Callable[[bytes], int]] = {"crc32": crc32, "crc16": crc16, "identity": identity}
+
+HASH_BITS = {"crc32": 32, "crc16": 16, "identity": 64}
+"""Width of each result."""

@@ -5,7 +5,7 @@ BMv2 computes (behavioral-model docs/JSON_format.md).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
@@ -31,6 +31,11 @@ class Field:
         return (1 << self.width) - 1
 
 
+def validity(header: str) -> Field:
+    """The hidden validity bit of a header, under BMv2's name for it."""
+    return Field(header, "$valid$", 1, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Header:
     """A header instance (or, for `metadata`, a struct that is always valid and never on the wire)."""
@@ -42,8 +47,7 @@ class Header:
 
     @property
     def valid(self) -> Field:
-        """Its hidden validity bit, under BMv2's name for it."""
-        return Field(self.name, "$valid$", 1, 0)
+        return validity(self.name)
 
     @property
     def size(self) -> int:
@@ -87,13 +91,6 @@ class Slice:
     field: Field
     low: int
     width: int
-
-    @property
-    def part(self) -> Field:
-        """The slice as a field of its own."""
-        high = self.low + self.width - 1
-        offset = self.field.offset + self.field.width - 1 - high
-        return Field(self.field.header, f"{self.field.name}[{high}:{self.low}]", self.width, offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +158,10 @@ class Random:
     high: Expr
 
 
+HashInputs: TypeAlias = tuple[tuple[Expr, int], ...]
+"""(value, width in bits), in order."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hash:
     """target = base + hash(inputs) modulo size, where size 0 counts as 1."""
@@ -168,7 +169,7 @@ class Hash:
     target: Field
     base: Expr
     algorithm: str
-    inputs: tuple[tuple[Expr, int], ...]  # (value, width in bits)
+    inputs: HashInputs
     size: Expr
 
 
@@ -296,18 +297,35 @@ class ConstEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class Selector:
+    """Picks a member of a group by a hash."""
+
+    algorithm: str
+    inputs: HashInputs
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """An action profile: what the entries of its tables do. With a selector it has groups, else members only."""
+
+    name: str
+    selector: Selector | None
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     name: str
     match_type: MatchKind
     key: tuple[KeyField, ...]
     actions: tuple[Action, ...]
-    default: ActionCall
+    profile: Profile | None
+    default: ActionCall  # beyond `actions` where a miss does nothing: in tables with a profile
     default_is_const: bool
     size: int  # entries
     has_counters: bool
     const_entries: tuple[ConstEntry, ...]
     is_const: bool
-    by_hit: bool  # the next node depends on hit (arm 0) or miss (arm 1), else on the action's place
+    by_hit: bool  # the next node depends on hit (arm 0) or miss (arm 1), else on the action's place, or no action
 
     @property
     def uses_priority(self) -> bool:
@@ -329,6 +347,10 @@ class Register:
     size: int  # cells
     width: int  # bits
 
+    @property
+    def mask(self) -> int:
+        return (1 << self.width) - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Counter:
@@ -349,4 +371,5 @@ class Program:
     deparser: tuple[str, ...]  # headers in the order of emission
     counters: dict[str, Counter]
     registers: dict[str, Register]
-    tables: dict[str, Table] = field(default_factory=dict)
+    profiles: dict[str, Profile]
+    tables: dict[str, Table]

@@ -1,8 +1,9 @@
-"""A P4Info joined with the program that it describes: ids and control-plane names to tables, actions and counters."""
+"""A P4Info joined with the program that it describes: ids and control-plane names to tables, actions, profiles and
+counters."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from finsy.proto import p4i
 
@@ -29,6 +30,8 @@ class MatchField:
 
 @dataclass(frozen=True, slots=True)
 class Param:
+    """A parameter of an action, or a field of a controller header."""
+
     id: int
     name: str
     width: int  # bits
@@ -46,20 +49,49 @@ class Action:
     as_default: bool
 
 
+Actions: TypeAlias = dict[int, Action]
+"""By id."""
+
+
+def action_at(actions: Actions, place: int) -> Action | None:
+    """The action with this place; None for one that P4Info does not show."""
+    return next((action for action in actions.values() if action.place == place), None)
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     id: int
     name: str
     spec: ir.Table
     fields: tuple[MatchField, ...]
-    actions: dict[int, Action]
+    actions: Actions
+    profile_id: int  # 0: none
     has_const_default: bool
     has_counter: bool
     is_const: bool
 
-    def action_at(self, place: int) -> Action | None:
-        """The action with this place; None if P4Info does not show it."""
-        return next((action for action in self.actions.values() if action.place == place), None)
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """An action profile with the actions of its tables."""
+
+    id: int
+    name: str
+    spec: ir.Profile
+    actions: Actions
+    max_group_size: int  # sum of weights; 0: any
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerHeader:
+    """What stands in front of the frames of the CPU port, in one direction."""
+
+    fields: tuple[Param, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return (sum(field.width for field in self.fields) + 7) // 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +107,10 @@ class Counter:
 @dataclass(frozen=True, slots=True)
 class Schema:
     tables: dict[int, Table]
+    profiles: dict[int, Profile]
     counters: dict[int, Counter]
+    packet_in: ControllerHeader
+    packet_out: ControllerHeader
 
 
 def join(p4info: p4i.P4Info, program: ir.Program) -> Schema:
@@ -94,14 +129,23 @@ def join(p4info: p4i.P4Info, program: ir.Program) -> Schema:
     for name, spec in program.tables.items():
         if spec.key and name not in described:
             raise PipelineError(f"table '{name}' of the BMv2 JSON is not in the P4Info")
-    counters = {counter.preamble.id: _counter(counter, program) for counter in p4info.counters}
-    return Schema(tables, counters)
+    profiles = {profile.preamble.id: _profile(profile, tables, program) for profile in p4info.action_profiles}
+    for table in tables.values():
+        profile = profiles.get(table.profile_id)
+        if table.spec.profile is not (profile.spec if profile else None):
+            raise PipelineError(f"the action profile of table '{table.spec.name}' differs between P4Info and BMv2 JSON")
+    headers = _controller_headers(p4info)
+    return Schema(
+        tables=tables,
+        profiles=profiles,
+        counters={counter.preamble.id: _counter(counter, program) for counter in p4info.counters},
+        packet_in=headers.get("packet_in", ControllerHeader()),
+        packet_out=headers.get("packet_out", ControllerHeader()),
+    )
 
 
 def _refuse_unsupported(p4info: p4i.P4Info) -> None:
     kinds: Iterable[tuple[str, Sequence[Any]]] = (
-        ("controller header", p4info.controller_packet_metadata),
-        ("action profile", p4info.action_profiles),
         ("meter", p4info.meters),
         ("direct meter", p4info.direct_meters),
         ("digest", p4info.digests),
@@ -132,6 +176,7 @@ def _table(table: p4i.Table, program: ir.Program, actions: dict[int, p4i.Action]
         spec=spec,
         fields=fields,
         actions=refs,
+        profile_id=table.implementation_id,
         has_const_default=bool(table.const_default_action_id),
         has_counter=has_counter,
         is_const=table.is_const_table,
@@ -170,6 +215,33 @@ def _action(ref: p4i.ActionRef, actions: dict[int, p4i.Action], spec: ir.Table) 
         in_entries=ref.scope != p4i.ActionRef.DEFAULT_ONLY,
         as_default=ref.scope != p4i.ActionRef.TABLE_ONLY,
     )
+
+
+def _profile(profile: p4i.ActionProfile, tables: dict[int, Table], program: ir.Program) -> Profile:
+    name = profile.preamble.name
+    spec = program.profiles.get(name)
+    if spec is None:
+        raise PipelineError(f"action profile '{name}' of the P4Info is not in the BMv2 JSON")
+    if profile.with_selector != (spec.selector is not None):
+        which = "P4Info" if profile.with_selector else "BMv2 JSON"
+        raise PipelineError(f"action profile '{name}' has a selector in the {which} only")
+    users = [table for table in tables.values() if table.profile_id == profile.preamble.id]
+    return Profile(
+        id=profile.preamble.id,
+        name=profile.preamble.alias,
+        spec=spec,
+        actions=users[0].actions if users else {},
+        max_group_size=profile.max_group_size,
+    )
+
+
+def _controller_headers(p4info: p4i.P4Info) -> dict[str, ControllerHeader]:
+    return {
+        header.preamble.name: ControllerHeader(
+            tuple(Param(item.id, item.name, item.bitwidth) for item in header.metadata)
+        )
+        for header in p4info.controller_packet_metadata
+    }
 
 
 def _counter(counter: p4i.Counter, program: ir.Program) -> Counter:

@@ -5,7 +5,6 @@ A field that is never read is not extracted. The last headers of the deparser th
 it. The other headers that a packet has, with their offsets, are its layout, a number.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,7 +13,7 @@ from typing import TypeAlias
 from switch_model import ir
 from switch_model.effects import Effects
 from switch_model.errors import PipelineError, UnsupportedError
-from switch_model.expressions import Code, Scope, render
+from switch_model.expressions import Code, Scope, render, sliced
 
 MAX_PATHS = 1000
 """Parser paths are inlined one by one; a program with more of them is refused."""
@@ -32,6 +31,10 @@ GIVEN_TO_EGRESS = (
 )
 GIVEN_BY_QUEUE = ("enq_timestamp", "enq_qdepth")
 """Fields of standard_metadata that the target sets (simple_switch.cpp)."""
+
+
+STRUCT_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
+"""Unsigned integers of the struct module, by their bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Rebuilt:
+class Run:
     """Whole bytes made of these fields, in order."""
 
     fields: tuple[ir.Field, ...]
@@ -70,8 +73,17 @@ class Rebuilt:
         """Bytes."""
         return sum(item.width for item in self.fields) // 8
 
+    @property
+    def is_word(self) -> bool:
+        """Whether fields share the bytes."""
+        return len(self.fields) > 1
 
-Piece: TypeAlias = Kept | Rebuilt
+    def shift(self, item: ir.Field) -> int:
+        """Bits behind a field of the run."""
+        return (self.start + self.size) * 8 - item.offset - item.width
+
+
+Piece: TypeAlias = Kept | Run
 
 
 class Plan:
@@ -94,12 +106,27 @@ class Plan:
         self.unsure = self.created | self.front.removed | self.back.removed
         """Headers of which the layout does not say whether they are valid."""
         self.touched = self.unsure | {item.header for item in self.written}
+        self.runs = {header.name: _runs(header) for header in self.headers.values()}
+        self.run_of = {item: run for runs in self.runs.values() for run in runs for item in run.fields}
+        self.raw = {
+            item
+            for item, run in self.run_of.items()
+            if not (run.is_word or item.signed or item in self.written or self.headers[item.header].metadata)
+            and run.size not in STRUCT_CODES
+        }
+        """Long fields that nothing writes."""
+        self.temporaries = {
+            item
+            for item, places in (self.front.places + self.back.places).items()
+            if places == 2 and item in self.written & (self.front.reads | self.back.reads)
+            if self.headers[item.header].metadata and item.header != STANDARD and not item.signed
+        }
+        """Metadata that is written once and read once."""
         self._plan_layouts()
         self._plan_deparser()
-        self._resolve_slices()
         self._find_live()
-        self.bits = _known_bits([*self.front.statements, *self.back.statements], program)
-        """Fields that never take their full width."""
+        self.tops = _known_tops([*self.front.statements, *self.back.statements], program)
+        """The greatest values of fields that do not take all that fit their widths."""
 
     def standard(self, name: str) -> ir.Field:
         """A field of standard_metadata."""
@@ -132,29 +159,11 @@ class Plan:
         ]
         self.pieces = {
             name: _pieces(
-                self.headers[name],
+                self.runs[name],
                 set(self.headers[name].fields) if name in self.created else self.written,
             )
             for name in self.emitted
         }
-
-    def _resolve_slices(self) -> None:
-        """A field that is only ever read in slices is not extracted whole."""
-        rebuilt = {item for pieces in self.pieces.values() for item in _rebuilt_fields(pieces)}
-        whole = self.front.reads | self.back.reads | self.written | rebuilt
-        self.parts: dict[str, set[ir.Field]] = defaultdict(set)  # by header
-        for effects in (self.front, self.back):
-            for item in effects.slices:
-                if item.field in whole or self.headers[item.field.header].metadata:
-                    effects.reads.add(item.field)
-                else:
-                    effects.reads.add(item.part)
-                    self.parts[item.field.header].add(item.part)
-
-    def fields(self, header: str) -> list[ir.Field]:
-        """Everything of a header that may be a variable, its validity last."""
-        parts = sorted(self.parts[header], key=lambda item: (item.offset, item.width))
-        return [*self.headers[header].fields, *parts, self.headers[header].valid]
 
     def _find_live(self) -> None:
         for effects in (self.front, self.back):
@@ -166,7 +175,7 @@ class Plan:
             for name in self.emitted
             if name not in self.created
             for piece in self.pieces[name]
-            if isinstance(piece, Rebuilt) and len(piece.fields) == 1 and piece.fields[0] not in reads
+            if isinstance(piece, Run) and not piece.is_word and piece.fields[0] not in reads
         }
         """Fields that are rewritten but never read: None until they are written, so that they need no extraction."""
         deparsed = {item for pieces in self.pieces.values() for item in _rebuilt_fields(pieces)}
@@ -178,7 +187,8 @@ class Plan:
             needed = needed | {self.standard("enq_timestamp")}
         if self.standard("deq_qdepth") in needed:
             needed = needed | {self.standard("priority")}
-        set_in_front = {item for name in self.extracted for item in self.fields(name)} - self.lazy
+        set_in_front = {item for name in self.extracted for item in self.headers[name].fields} - self.lazy
+        set_in_front |= {ir.validity(name) for name in self.extracted}
         set_in_front |= self.front.writes | from_queue | {self.standard(name) for name in GIVEN_TO_INGRESS}
         self.carried = sorted(needed & set_in_front - to_egress, key=lambda item: (item.header, item.offset, item.name))
         spec, priority = self.standard("egress_spec"), self.standard("priority")
@@ -241,66 +251,75 @@ def _copied_suffix(order: tuple[str, ...], paths: list[Layout], touched: set[str
     return set(suffix)
 
 
-def _pieces(header: ir.Header, changed: set[ir.Field]) -> list[Piece]:
-    """The header as runs of whole bytes, rebuilt where a field is `changed`, kept elsewhere."""
+def _runs(header: ir.Header) -> list[Run]:
+    """The shortest runs of whole bytes; in metadata every field is one."""
     runs: list[list[ir.Field]] = [[]]
     for item in header.fields:
         runs[-1].append(item)
-        if (item.offset + item.width) % 8 == 0:
+        if header.metadata or (item.offset + item.width) % 8 == 0:
             runs.append([])
+    return [Run(tuple(run)) for run in runs if run]
+
+
+def _pieces(runs: list[Run], changed: set[ir.Field]) -> list[Piece]:
+    """A header that is rebuilt where a field is `changed`, kept elsewhere."""
     pieces: list[Piece] = []
-    for run in filter(None, runs):
-        rebuilt = Rebuilt(tuple(run))
-        if changed.intersection(run):
-            pieces.append(rebuilt)
+    for run in runs:
+        if changed.intersection(run.fields):
+            pieces.append(run)
         elif pieces and isinstance(pieces[-1], Kept):
-            pieces[-1] = Kept(pieces[-1].start, rebuilt.start + rebuilt.size)
+            pieces[-1] = Kept(pieces[-1].start, run.start + run.size)
         else:
-            pieces.append(Kept(rebuilt.start, rebuilt.start + rebuilt.size))
+            pieces.append(Kept(run.start, run.start + run.size))
     return pieces
 
 
 def _rebuilt_fields(pieces: list[Piece]) -> list[ir.Field]:
-    return [item for piece in pieces if isinstance(piece, Rebuilt) for item in piece.fields]
+    return [item for piece in pieces if isinstance(piece, Run) for item in piece.fields]
 
 
 _ROUNDS = 8
-"""Of narrowing, before a field that still grows gets its full width."""
+"""Of narrowing, before a field that still grows gets all that fits its width."""
 
 
-def _known_bits(statements: list[ir.Statement | ir.ParserOp], program: ir.Program) -> dict[ir.Field, int]:
-    """Metadata that never takes its full width, such as p4c's 32-bit temporaries of 9-bit ports."""
-    metadata = {
+def _known_tops(statements: list[ir.Statement | ir.ParserOp], program: ir.Program) -> dict[ir.Field, int]:
+    """The greatest values of metadata, such as p4c's 32-bit temporaries of 9-bit ports."""
+    tops = {
         item: 0
         for header in program.headers.values()
         if header.metadata and header.name != STANDARD
         for item in header.fields
         if not item.signed
     }
+
+    def read(expr: ir.Field | ir.Slice) -> Code:
+        if isinstance(expr, ir.Slice):
+            return sliced(read(expr.field), expr.low, expr.width)
+        return Code("", None if expr.signed else tops.get(expr, expr.mask))
+
     scope = Scope(
-        names=defaultdict(str),
-        bits=metadata,
-        param=lambda param: Code("", param.width),
-        lookahead=lambda item: Code("", item.width),
+        read=read,
+        param=lambda param: Code("", (1 << param.width) - 1),
+        lookahead=lambda item: Code("", (1 << item.width) - 1),
     )
     rounds = 0
     while True:
-        before = dict(metadata)
+        before = dict(tops)
         for statement in statements:
             match statement:
-                case ir.Assign(target, value) if target in metadata:
-                    bits = render(value, scope).bits
-                case ir.ReadRegister(target, register, _) if target in metadata:
-                    bits = program.registers[register].width
-                case ir.Random(target) | ir.Hash(target) if target in metadata:
-                    bits = None
+                case ir.Assign(target, value) if target in tops:
+                    top = render(value, scope).top
+                case ir.ReadRegister(target, register, _) if target in tops:
+                    top = program.registers[register].mask
+                case ir.Random(target) | ir.Hash(target) if target in tops:
+                    top = None
                 case _:
                     continue
-            grown = target.width if bits is None else min(bits, target.width)
-            metadata[target] = max(metadata[target], grown)
-        growing = [item for item in metadata if metadata[item] != before[item]]
+            grown = target.mask if top is None or top > target.mask else top
+            tops[target] = max(tops[target], grown)
+        growing = [item for item in tops if tops[item] != before[item]]
         if not growing:
-            return metadata
+            return tops
         rounds += 1
         if rounds >= _ROUNDS:
-            metadata.update((item, item.width) for item in growing)
+            tops.update((item, item.mask) for item in growing)

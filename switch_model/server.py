@@ -5,8 +5,8 @@ that nothing is seen half done.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any, NoReturn
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import Any, NoReturn, TypeAlias
 
 import grpc
 from finsy.proto import U128, p4r, p4r_grpc, rpc_code, rpc_status
@@ -16,7 +16,9 @@ from switch_model.arbitration import Arbitration
 from switch_model.codegen import compile_program
 from switch_model.device import Device
 from switch_model.entities import Config
-from switch_model.errors import PipelineError, StatusError
+from switch_model.errors import PipelineError, UnsupportedError
+from switch_model.packet_io import decode_packet_in, encode_packet_out
+from switch_model.status import StatusError
 
 API_VERSION = "1.4.0"
 """Of P4Runtime, as Capabilities gives it."""
@@ -30,17 +32,26 @@ MAX_MESSAGE_SIZE = 256 * 1024 * 1024
 READ_BATCH = 1000
 """Entities in one ReadResponse."""
 
+MAX_WAITING = 1000
+"""Messages that may wait for a client before packet-ins for it are lost."""
+
 _SetConfig = p4r.SetForwardingPipelineConfigRequest
 _GetConfig = p4r.GetForwardingPipelineConfigRequest
+
+
+PacketOutHook: TypeAlias = Callable[[Device, bytes], None]
+"""Takes a frame for `Device.packet_out`: who moves the frames knows when."""
 
 
 class P4RuntimeServer:
     """Serves `devices`, told apart by their device_id, over P4Runtime.
 
+    Frames that the controller sends go to `on_packet_out`, within the server's loop; without it they are refused.
     Raises ValueError if two devices have the same id.
     """
 
-    def __init__(self, devices: Iterable[Device]) -> None:
+    def __init__(self, devices: Iterable[Device], on_packet_out: PacketOutHook | None = None) -> None:
+        self._on_packet_out = on_packet_out
         self._targets: dict[int, _Target] = {}
         for device in devices:
             if device.device_id in self._targets:
@@ -55,11 +66,19 @@ class P4RuntimeServer:
         Raises OSError or RuntimeError if the address can't be bound.
         """
         server = grpc.aio.server(options=[("grpc.max_receive_message_length", MAX_MESSAGE_SIZE)])
-        p4r_grpc.add_P4RuntimeServicer_to_server(_Service(self._targets), server)
+        p4r_grpc.add_P4RuntimeServicer_to_server(_Service(self._targets, self._on_packet_out), server)
         port = server.add_insecure_port(address)
         await server.start()
         self._server = server
         return f"{address.rpartition(':')[0]}:{port}"
+
+    def deliver_packet_in(self, device_id: int, frame: bytes) -> bool:
+        """Hands a frame that left a device through its CPU port to the device's primary. Call it within the loop.
+
+        False if nobody takes it: there is no primary or no program, the frame is shorter than the packet-in header, or
+        too many wait. Raises KeyError for an unknown device.
+        """
+        return self._targets[device_id].packet_in(frame)
 
     async def stop(self) -> None:
         """Ends all streams and stops listening."""
@@ -95,6 +114,24 @@ class _Target:
         for client, update in updates.items():
             client.outbox.put_nowait(p4r.StreamMessageResponse(arbitration=update))
 
+    def packet_in(self, frame: bytes) -> bool:
+        primary = self.arbitration.primary
+        if primary is None or self._config is None or primary.outbox.qsize() >= MAX_WAITING:
+            return False
+        packet = decode_packet_in(self._config.schema.packet_in, frame)
+        if packet is None:
+            return False
+        primary.outbox.put_nowait(p4r.StreamMessageResponse(packet=packet))
+        return True
+
+    def packet_out(self, client: _Client, message: p4r.PacketOut) -> bytes:
+        """The frame to send into the device. Raises StatusError."""
+        if client != self.arbitration.primary:
+            raise StatusError(rpc_code.PERMISSION_DENIED, f"not primary of device {self.device.device_id}")
+        if self.device.cpu_port is None:
+            raise StatusError(rpc_code.FAILED_PRECONDITION, f"{self.device.name} has no CPU port")
+        return encode_packet_out(self.config.schema.packet_out, message)
+
     def check_writer(self, request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest) -> None:
         election_id = U128.decode(request.election_id) if request.HasField("election_id") else None
         if not self.arbitration.may_write(election_id):
@@ -126,7 +163,8 @@ class _Target:
             compiled = compile_program(message.p4_device_config)
             schema = p4info.join(message.p4info, compiled.program)
         except PipelineError as error:
-            raise StatusError(rpc_code.INVALID_ARGUMENT, f"{type(error).__name__}: {error}") from None
+            prefix = "not supported: " if isinstance(error, UnsupportedError) else ""
+            raise StatusError(rpc_code.INVALID_ARGUMENT, f"{prefix}{error}") from None
         return Config(message, schema, self.device.new_pipeline(compiled))
 
     def _commit(self) -> None:
@@ -135,9 +173,17 @@ class _Target:
         self.device.commit(self._config.pipeline)
 
 
+_REPLAYED = (
+    p4r.Entity(action_profile_member=p4r.ActionProfileMember()),
+    p4r.Entity(action_profile_group=p4r.ActionProfileGroup()),
+    p4r.Entity(table_entry=p4r.TableEntry()),
+)
+"""What RECONCILE_AND_COMMIT keeps, each behind what it refers to."""
+
+
 def _replay(old: Config, new: Config) -> None:
-    """Inserts the old table entries into the new pipeline."""
-    for entity in old.read(p4r.Entity(table_entry=p4r.TableEntry())):
+    """Inserts the old entities into the new pipeline."""
+    for entity in (found for selector in _REPLAYED for found in old.read(selector)):
         if entity.table_entry.is_const:
             continue
         try:
@@ -149,8 +195,9 @@ def _replay(old: Config, new: Config) -> None:
 class _Service(p4r_grpc.P4RuntimeServicer):
     """The RPCs; method names are those of the service."""
 
-    def __init__(self, targets: Mapping[int, _Target]) -> None:
+    def __init__(self, targets: Mapping[int, _Target], on_packet_out: PacketOutHook | None) -> None:
         self._targets = targets
+        self._on_packet_out = on_packet_out
 
     def _target(self, device_id: int, role: str = "") -> _Target:
         target = self._targets.get(device_id)
@@ -230,12 +277,10 @@ class _Service(p4r_grpc.P4RuntimeServicer):
     def _receive(self, client: _Client, target: _Target | None, request: p4r.StreamMessageRequest) -> _Target | None:
         """One message of a stream; the target that the stream belongs to from then on."""
         if request.WhichOneof("update") != "arbitration":
-            error = p4r.StreamError(
-                canonical_code=rpc_code.UNIMPLEMENTED,
-                message="only arbitration is supported on the stream",
-                space=ERROR_SPACE,
-            )
-            client.outbox.put_nowait(p4r.StreamMessageResponse(error=error))
+            try:
+                self._receive_packet(client, target, request)
+            except StatusError as error:
+                client.outbox.put_nowait(p4r.StreamMessageResponse(error=_stream_error(error, request)))
             return target
         update = request.arbitration
         if target is None:
@@ -244,6 +289,31 @@ class _Service(p4r_grpc.P4RuntimeServicer):
             raise StatusError(rpc_code.FAILED_PRECONDITION, f"this stream belongs to device {target.device.device_id}")
         target.notify(target.arbitration.update(client, update))
         return target
+
+    def _receive_packet(self, client: _Client, target: _Target | None, request: p4r.StreamMessageRequest) -> None:
+        if not request.HasField("packet"):
+            raise StatusError(rpc_code.UNIMPLEMENTED, "the stream takes arbitration and packet-outs only")
+        if target is None:
+            raise StatusError(
+                rpc_code.FAILED_PRECONDITION, "the stream belongs to no device yet: arbitration comes first"
+            )
+        frame = target.packet_out(client, request.packet)
+        if self._on_packet_out is None:
+            raise StatusError(rpc_code.UNIMPLEMENTED, "no frames flow through the devices of this server")
+        self._on_packet_out(target.device, frame)
+
+
+def _stream_error(error: StatusError, request: p4r.StreamMessageRequest) -> p4r.StreamError:
+    """The report, with what it is about (P4Runtime 1.4, "Stream Error Reporting")."""
+    message = p4r.StreamError(canonical_code=error.code, message=error.message, space=ERROR_SPACE)
+    match request.WhichOneof("update"):
+        case "packet":
+            message.packet_out.packet_out.CopyFrom(request.packet)
+        case "digest_ack":
+            message.digest_list_ack.SetInParent()
+        case "other":
+            message.other.SetInParent()
+    return message
 
 
 def _selected(stored: p4r.ForwardingPipelineConfig, response_type: int) -> p4r.ForwardingPipelineConfig:

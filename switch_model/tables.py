@@ -15,6 +15,9 @@ from switch_model.ir import Table as TableSpec
 MEMO_SIZE = 1 << 16
 """Lookups that a table remembers before it starts anew."""
 
+NO_ACTION = -1
+"""In place of an action's number: the entry has none of its own."""
+
 Key: TypeAlias = int | tuple[int, ...]
 """What the data plane looks up: the field's value, or a tuple for several fields."""
 
@@ -31,16 +34,37 @@ class TableFullError(ValueError):
     """The table holds as many entries as its size allows."""
 
 
-class Entry:
-    """An action with its arguments, and the direct counter; `hit` is false for the default entry only.
+class Choice:
+    """What entries of a table with an action profile refer to: a packet takes one of the members."""
 
-    `cookie` is what the controller wants kept with the entry (P4Runtime's controller_metadata and metadata).
+    __slots__ = ("members", "uses")
+
+    def __init__(self, members: list[ActionCall]) -> None:
+        self.members = members
+        """Changes in place."""
+        self.uses = 0  # entries
+
+    def use(self) -> None:
+        """One more entry refers to this."""
+        self.uses += 1
+
+    def release(self) -> None:
+        """One entry less refers to this."""
+        self.uses -= 1
+
+
+class Entry:
+    """What a match leads to, and the direct counter; `hit` is false for the default entry only.
+
+    In a table without action profile that is an action with its arguments, else one of `members`. `cookie` is what
+    the controller wants kept with the entry (P4Runtime's controller_metadata and metadata).
     """
 
-    __slots__ = ("action", "bytes", "cookie", "hit", "match", "packets", "params", "priority")
+    __slots__ = ("action", "args", "bytes", "choice", "cookie", "hit", "match", "members", "packets", "priority")
 
-    def __init__(self, call: ActionCall, match: Match = (), priority: int = 0, *, hit: bool = True) -> None:
-        self.action, self.params = call.action, call.args
+    def __init__(self, target: ActionCall | Choice, match: Match = (), priority: int = 0, *, hit: bool = True) -> None:
+        self.choice: Choice | None = None
+        self.assign(target)
         self.match = match
         self.priority = priority
         self.hit = hit
@@ -48,8 +72,21 @@ class Entry:
         self.bytes = 0
         self.cookie: tuple[int, bytes] = (0, b"")
 
-    def set_call(self, call: ActionCall) -> None:
-        self.action, self.params = call.action, call.args
+    def assign(self, target: ActionCall | Choice) -> None:
+        self.release()
+        if isinstance(target, ActionCall):
+            self.action, self.args = target.action, target.args
+            self.members = [target]
+        else:
+            target.use()
+            self.action, self.args = NO_ACTION, ()
+            self.choice, self.members = target, target.members
+
+    def release(self) -> None:
+        """The entry refers to nothing any more."""
+        if self.choice is not None:
+            self.choice.release()
+            self.choice = None
 
 
 class Table:
@@ -72,25 +109,26 @@ class Table:
     def get(self, match: Match, priority: int) -> Entry | None:
         return self.entries.get((match, priority))
 
-    def insert(self, match: Match, priority: int, call: ActionCall) -> Entry:
+    def insert(self, match: Match, priority: int, target: ActionCall | Choice) -> Entry:
         """Adds an entry. Raises DuplicateError or TableFullError."""
         if (match, priority) in self.entries:
             raise DuplicateError(f"table '{self.spec.name}' has this entry already")
         if len(self.entries) >= self.spec.size:
             raise TableFullError(f"table '{self.spec.name}' is full: {self.spec.size} entries")
-        entry = Entry(call, match, priority)
+        entry = Entry(target, match, priority)
         self.entries[match, priority] = entry
         self._index.add(entry)
         return entry
 
     def delete(self, entry: Entry) -> None:
         """Removes an entry of this table."""
+        entry.release()
         del self.entries[entry.match, entry.priority]
         self._index.remove(entry)
 
     def reset_default(self) -> None:
         """The default action of the program again."""
-        self.default.set_call(self.spec.default)
+        self.default.assign(self.spec.default)
         self.default.cookie = (0, b"")
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import IPv6Address
 
 from nic_model.drivers.control import Channel, Connect, Connected, ControlError, Digest, Digested
-from nic_model.drivers.host import Host
+from nic_model.drivers.host import TAKEN, Host, HostError
 from nic_model.ev import EvEvent
 from nic_model.paths import srv6_ev
 from nic_model.peer import Peer
@@ -82,7 +82,15 @@ async def write(host: Host, channel: Channel, data: bytearray, until: float, pro
         held.callback(source.close)
         qp, psn = host.new_qp()
         held.callback(qp.close)
-        request = Connect(address=host.address, qpn=qp.qp_num, psn=psn, path_mtu=host.path_mtu, length=len(data))
+        request = Connect(
+            address=host.address,
+            qpn=qp.qp_num,
+            psn=psn,
+            mpr=TAKEN.mpr_dest,
+            max_wimm=TAKEN.max_wimm_dest,
+            path_mtu=host.path_mtu,
+            length=len(data),
+        )
         target = await channel.ask(request, Connected, until)
         host.connect(qp, psn, target, host.path_mtu)
         result = WriteResult(str(target.address), len(data), hashlib.sha256(data).hexdigest())
@@ -155,9 +163,11 @@ class PathResult:
 async def probe(host: Host, address: IPv6Address, count: int, patience: float) -> list[PathResult]:
     """Send `count` EV_PROBEs on every path to the NIC with this address, each with `patience` seconds to be answered.
 
-    Raises HostError if there is no path.
+    Raises HostError if there is no path to name.
     """
     peer = host.peer(address)
+    if not host.nic.srv6:
+        raise HostError("in ECMP mode switches choose the paths: none can be probed by name")
     uplinks = host.nic.paths.template_for(address.packed).paths
     paths = [PathResult(port.plane, uplink) for port in host.nic.ports for uplink in range(uplinks)]
     turns = {port.plane: asyncio.Semaphore(PROBES_AT_ONCE) for port in host.nic.ports}

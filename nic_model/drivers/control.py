@@ -5,8 +5,8 @@ request and its answer in turn. Each has `version` 1 and its `kind`; an unknown 
 
     > {"version": 1, "kind": "describe"}
     < {"version": 1, "kind": "description", "name": "nic2", "address": "fd00:6d72:6300:1::", "planes": 2}
-    > {"version": 1, "kind": "connect", "address": "fd00:6d72:6300::", "qpn": 16, "psn": 4242, "path_mtu": 4096,
-       "length": 1000000}
+    > {"version": 1, "kind": "connect", "address": "fd00:6d72:6300::", "qpn": 16, "psn": 4242, "mpr": 8,
+       "max_wimm": 32, "path_mtu": 4096, "length": 1000000}
     < {"version": 1, "kind": "connected", "address": "fd00:6d72:6300:1::", "qpn": 31, "psn": 17, "mpr": 8,
        "max_wimm": 32, "va": 4294967296, "rkey": 256}
     > {"version": 1, "kind": "digest"}
@@ -33,9 +33,6 @@ from nic_model.verbs import RDMA_MAX_MESSAGE
 MAX_LINE = 1024
 _MAX_REASON = 500
 
-Qpn = Annotated[int, Field(ge=FIRST_QPN, le=MAX_QPN)]
-Psn = Annotated[int, Field(ge=0, lt=1 << 24)]
-
 
 class ControlError(Exception):
     """The other side does not answer, refuses, or does not speak this protocol. str() is one line."""
@@ -61,26 +58,28 @@ class Description(_Message):
     planes: int = Field(ge=1, le=8)
 
 
-class Connect(_Message):
+class _Side(_Message):
+    """A QP: its NIC, where its PSNs begin, and what its responder takes (`verbs.QPAttr`)."""
+
+    address: IPv6Address
+    qpn: int = Field(ge=FIRST_QPN, le=MAX_QPN)
+    psn: int = Field(ge=0, lt=1 << 24)
+    mpr: int = Field(ge=8, le=255)
+    max_wimm: int = Field(ge=32, le=0xFFFF)
+
+
+class Connect(_Side):
     """The requester's QP, and how many bytes of memory it wants to write."""
 
     kind: Literal["connect"] = "connect"
-    address: IPv6Address
-    qpn: Qpn
-    psn: Psn
     path_mtu: int = Field(ge=256, le=4096)
     length: int = Field(ge=1, le=RDMA_MAX_MESSAGE)
 
 
-class Connected(_Message):
-    """The responder's QP, what it can take (see `verbs.QPAttr`), and its memory."""
+class Connected(_Side):
+    """The responder's QP, and its memory."""
 
     kind: Literal["connected"] = "connected"
-    address: IPv6Address
-    qpn: Qpn
-    psn: Psn
-    mpr: int = Field(ge=8, le=255)
-    max_wimm: int = Field(ge=32, le=0xFFFF)
     va: int = Field(ge=0, lt=1 << 64)
     rkey: int = Field(ge=0, lt=1 << 32)
 

@@ -13,6 +13,8 @@ from nic_model.verbs import CQ, PD, QP, WC, Context, QPAttr, QPInitAttr
 
 _POLL_BATCH = 64
 _PSN_BITS = 24
+TAKEN = QPAttr()
+"""What a QP takes as responder, `mpr_dest` and `max_wimm_dest`: the defaults."""
 
 
 class HostError(Exception):
@@ -61,6 +63,8 @@ class Host:
             rq_psn=peer.psn,
             sq_psn=psn,
             path_mtu=path_mtu,
+            mpr=peer.mpr,
+            max_wimm=peer.max_wimm,
             timeout=self._profile.timeout,
             linear_cnt=self._profile.linear_cnt,
             exp_cnt=self._profile.exp_cnt,

@@ -77,13 +77,13 @@ BMV2 = Profile(
     packet_rate=4_000,
     burst=16,
     base_rtt=2_000_000,
-    timeout=16,
+    timeout=17,
     linear_cnt=7,
-    exp_cnt=6,
-    late_tolerance=10_000_000,
+    exp_cnt=4,
+    late_tolerance=20_000_000,
     tsr=1,
     ev_profile=EvProfile(active=128, backup=0),
 )
 """Software switches on one machine: a hop takes 14 us of CPU, and a burst of more than 32 frames is lost before the
-pipeline sees it, which MRC would read as a failed path. A dead peer is found after 9 s."""
+pipeline sees it, which MRC would read as a failed path. A dead peer is found after 5 s."""
 PROFILES = {profile.name: profile for profile in (BMV2,)}

@@ -86,7 +86,7 @@ class Pacer:
     def __init__(self, rate: int, burst: int) -> None:
         self._gap = _SECOND // rate
         self._tolerance = (burst - 1) * self._gap
-        self.ready_at = 0
+        self.ready_at = -self._tolerance
         """When the next packet may leave, ns."""
 
     def sent(self, now: int) -> None:
@@ -225,6 +225,8 @@ class RawDriver:
         self.nic = nic
         self.ports = ports
         self.now = clock
+        self.on_link: Callable[[RawPort], None] = lambda _port: None
+        """Called when a port's link went down or came up, and the port was closed or opened for it."""
         self._watch = watch
         self._loop = asyncio.get_running_loop()
         self._links: Links | None = None
@@ -277,6 +279,7 @@ class RawDriver:
             else:
                 self._close_port(port)
             self.nic.port_status(port.plane, running, self.now())
+            self.on_link(port)
 
     def _close_port(self, port: RawPort) -> None:
         if port.is_open:

@@ -23,8 +23,8 @@ from nic_model.drivers.control import (
     Message,
     Refused,
 )
-from nic_model.drivers.host import Host, HostError
-from nic_model.verbs import MR, QP, Access, QPAttr, VerbsError
+from nic_model.drivers.host import TAKEN, Host, HostError
+from nic_model.verbs import MR, QP, Access, VerbsError
 
 MAX_SESSIONS = 64
 FIRST_REQUEST_TIMEOUT = 10.0
@@ -47,13 +47,23 @@ class SessionResult:
 
 
 class Server:
-    """Gives memory to whoever connects, `memory` bytes in all; `on_session` is called when such a peer has left."""
+    """Gives memory to whoever connects, `memory` bytes in all.
 
-    def __init__(self, host: Host, memory: int, on_session: Callable[[SessionResult], None]) -> None:
+    `on_connect` is called with a peer's address and how many bytes it has got, `on_close` when it has left.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        memory: int,
+        on_connect: Callable[[str, int], None],
+        on_close: Callable[[SessionResult], None],
+    ) -> None:
         self.host = host
         self.memory = memory
         """Bytes that nobody has."""
-        self._on_session = on_session
+        self.on_connect = on_connect
+        self._on_close = on_close
         self._connections = 0
 
     async def listen(self, address: HostPort) -> asyncio.Server:
@@ -74,13 +84,13 @@ class Server:
             await self._converse(channel, session)
         except (ControlError, TimeoutError) as error:
             with contextlib.suppress(ControlError):  # it may be that the peer is gone
-                await channel.send(Refused.because(error or "there was no request"))
+                await channel.send(Refused.because(str(error) or "there was no request"))
         finally:
             self._connections -= 1
             channel.close()
             result = session.close()
             if result is not None:
-                self._on_session(result)
+                self._on_close(result)
 
     async def _converse(self, channel: Channel, session: _Session) -> None:
         if self._connections > MAX_SESSIONS:
@@ -120,26 +130,25 @@ class _Session:
 
     def _connect(self, request: Connect) -> Connected:
         host, server = self._host, self._server
-        if self._memory is not None:
-            raise HostError("this connection has a QP already")
+        if self._qp is not None:
+            raise HostError("this connection has had its QP")
         if request.path_mtu > host.path_mtu:
             raise HostError(f"a path MTU of {request.path_mtu} is too much for {host.nic.name}, it has {host.path_mtu}")
         if request.length > server.memory:
             raise HostError(f"{request.length} bytes are too much for {host.nic.name}, it has {server.memory} left")
         host.peer(request.address)
-        qp, psn = host.new_qp()
-        host.connect(qp, psn, request, request.path_mtu)
+        self._qp, psn = host.new_qp()
+        host.connect(self._qp, psn, request, request.path_mtu)
         server.memory -= request.length
         self._peer = str(request.address)
-        self._qp = qp
         self._memory = MR(host.pd, request.length, Access.LOCAL_WRITE | Access.REMOTE_WRITE)
-        taken = QPAttr()  # what the responder takes: the defaults
+        server.on_connect(self._peer, request.length)
         return Connected(
             address=host.address,
-            qpn=qp.qp_num,
+            qpn=self._qp.qp_num,
             psn=psn,
-            mpr=taken.mpr,
-            max_wimm=taken.max_wimm,
+            mpr=TAKEN.mpr_dest,
+            max_wimm=TAKEN.max_wimm_dest,
             va=self._memory.addr,
             rkey=self._memory.rkey,
         )
@@ -154,13 +163,14 @@ class _Session:
         return Digested(sha256=digest.hexdigest())
 
     def close(self) -> SessionResult | None:
-        """Give everything back; returns what the peer did if it had anything."""
+        """Give everything back; returns what the peer did if it had memory."""
+        if self._qp is not None:
+            self._qp.close()
         if self._qp is None or self._memory is None or self._qp.core.responder is None:
             return None
-        counters = self._qp.core.responder.counters
-        self._qp.close()
         self._memory.close()
         self._server.memory += self._memory.length
+        counters = self._qp.core.responder.counters
         return SessionResult(
             self._peer, counters.payload_bytes, counters.packets, counters.duplicates, counters.trimmed
         )

@@ -47,7 +47,7 @@ class DcqcnParameters:
     r_ai: float = field(metadata=_about("Gb/s", "step of additive increase", _SCALED))
     r_hai: float = field(metadata=_about("Gb/s", "step of hyper increase", "10 x r_ai, as HPCC's ns-3, SIGCOMM 2019"))
     min_rate: float = field(
-        metadata=_about("Gb/s", "the lowest rate", "1 Gb/s per 100 Gb/s, HPCC's ns-3, SIGCOMM 2019")
+        metadata=_about("Gb/s", "the lowest rate", "line_rate / 100, 1 Gb/s at 100 Gb/s, as HPCC's ns-3, SIGCOMM 2019")
     )
     b: int = field(metadata=_about("bytes", "byte counter of the rate increase", _SCALED))
     t: int = field(default=55_000, metadata=_about("ns", "timer of the rate increase", _PAPER))

@@ -17,7 +17,7 @@ from nic_model.paths import PathFile, port_plane
 from nic_model.roce.dcqcn import DcqcnParameters
 from nic_model.roce.packet import parse
 from nic_model.roce.queue_pair import RoceQueuePair
-from nic_model.verbs import PD, QPInitAttr, Regions, VerbsError
+from nic_model.verbs import PD, QPInitAttr, QPState, Regions, VerbsError
 
 FIRST_QPN = 16
 """QP numbers below are reserved."""
@@ -76,9 +76,9 @@ class RoceNic:
         self._paths = paths
         self._queue_pairs: dict[int, RoceQueuePair] = {}
         self._next_qpn = FIRST_QPN
-        self._alarms: list[
-            tuple[int, int]
-        ] = []  # heap of (time, QP number); a QP knows which of its own is the valid one
+        # Heaps of (time, QP number): QPs that may send at that time, and QPs whose timer is to be looked at.
+        self._paced: list[tuple[int, int]] = []
+        self._alarms: list[tuple[int, int]] = []
         self._now = 0  # the newest time that the driver has told
 
     # ---- for the verbs -------------------------------------------------------------------------------
@@ -94,8 +94,9 @@ class RoceNic:
 
     def forget_queue_pair(self, queue_pair: RoceQueuePair) -> None:
         """A QP is closed: what still comes for it is refused. Twice is no error."""
-        if self._queue_pairs.pop(queue_pair.qpn, None) is not None and queue_pair.enlisted:
-            self.ports[queue_pair.plane].ready.remove(queue_pair)
+        ready = self.ports[queue_pair.plane].ready
+        if self._queue_pairs.pop(queue_pair.qpn, None) is not None and queue_pair in ready:
+            ready.remove(queue_pair)
 
     def queue_pairs(self) -> list[RoceQueuePair]:
         """All of them, by number."""
@@ -103,14 +104,14 @@ class RoceNic:
 
     def plane_of(self, address: bytes) -> int:
         """The plane of a peer's port. Raises VerbsError if the path file has no such row or this NIC no such port."""
-        plane = port_plane(address)
         try:
             self._paths.template_for(address)
+            known = len(address) == 16 and port_plane(address) < len(self.ports)
         except KeyError:
-            plane = -1
-        if not 0 <= plane < len(self.ports):
+            known = False
+        if not known:
             raise VerbsError(f"QPAttr.dgid {address.hex(':')} is no address that this NIC has a path to")
-        return plane
+        return port_plane(address)
 
     def on_posted(self, queue_pair: RoceQueuePair) -> None:
         """The QP has more to send."""
@@ -145,8 +146,9 @@ class RoceNic:
             queue_pair = port.ready.popleft()
             queue_pair.enlisted = False
             frame = None
-            if queue_pair.requester is not None and self._may_send(queue_pair):  # ACKs may have left nothing to send
-                frame = queue_pair.requester.transmit(now)
+            requester = queue_pair.requester
+            if requester is not None and requester.send_at is not None:  # ACKs may have left nothing to send
+                frame = requester.transmit(now)
             self._attend(queue_pair)
             if frame is not None:
                 return frame
@@ -172,21 +174,29 @@ class RoceNic:
         if packet.src != queue_pair.peer_address:
             self.counters.refused["not from the peer"] += 1
             return
+        if queue_pair.state is QPState.ERR:
+            self.counters.refused["QP in error"] += 1
+            return
         port.payload_bytes += queue_pair.receive(packet, now)
         self._attend(queue_pair)
 
     def next_deadline(self) -> int | None:
         """When `poll` is due next, None if nothing waits for time to pass."""
+        while self._paced and self._paced[0][1] not in self._queue_pairs:
+            heappop(self._paced)
         while self._alarms and not self._is_valid(*self._alarms[0]):
             heappop(self._alarms)
         deadlines = [port.paused_until for port in self.ports if self._now < port.paused_until < UNTIL_RESUMED]
-        if self._alarms:
-            deadlines.append(self._alarms[0][0])
+        deadlines += [heap[0][0] for heap in (self._paced, self._alarms) if heap]
         return min(deadlines, default=None)
 
     def poll(self, now: int) -> None:
-        """Run what is due: retransmission timers, and the rate limiters whose QP may send again."""
+        """Run what is due: QPs whose rate limiter lets them send again, and retransmission timers."""
         self._now = now
+        while self._paced and self._paced[0][0] <= now:
+            paced = self._queue_pairs.get(heappop(self._paced)[1])
+            if paced is not None:
+                self.ports[paced.plane].ready.append(paced)
         while self._alarms and self._alarms[0][0] <= now:
             time, qpn = heappop(self._alarms)
             if self._is_valid(time, qpn):
@@ -218,25 +228,22 @@ class RoceNic:
 
     # ---- who waits for what --------------------------------------------------------------------------
 
-    def _may_send(self, queue_pair: RoceQueuePair) -> bool:
+    def _attend(self, queue_pair: RoceQueuePair) -> None:
+        """After anything that happened to a QP: let it wait for its port, or before that for its time."""
         send_at = queue_pair.send_at
-        return send_at is not None and send_at <= self._now
+        if send_at is not None and not queue_pair.enlisted:
+            queue_pair.enlisted = True
+            if send_at <= self._now:
+                self.ports[queue_pair.plane].ready.append(queue_pair)
+            else:
+                heappush(self._paced, (send_at, queue_pair.qpn))
+        deadline = queue_pair.deadline
+        # An alarm that comes too early does no harm, so that a deadline that moves on costs nothing.
+        if deadline is not None and (queue_pair.alarm is None or deadline < queue_pair.alarm):
+            queue_pair.alarm = deadline
+            heappush(self._alarms, (deadline, queue_pair.qpn))
 
     def _is_valid(self, time: int, qpn: int) -> bool:
         """An earlier alarm replaces a later one, and a QP may be closed."""
         queue_pair = self._queue_pairs.get(qpn)
         return queue_pair is not None and queue_pair.alarm == time
-
-    def _attend(self, queue_pair: RoceQueuePair) -> None:
-        """After anything that happened to a QP: let it wait for its port, or for its time."""
-        if not queue_pair.enlisted and self._may_send(queue_pair):
-            queue_pair.enlisted = True
-            self.ports[queue_pair.plane].ready.append(queue_pair)
-        due = queue_pair.deadline
-        send_at = None if queue_pair.enlisted else queue_pair.send_at
-        if send_at is not None and (due is None or send_at < due):
-            due = send_at
-        # An alarm that comes too early does no harm, so that a deadline that moves on costs nothing.
-        if due is not None and (queue_pair.alarm is None or due < queue_pair.alarm):
-            queue_pair.alarm = due
-            heappush(self._alarms, (due, queue_pair.qpn))

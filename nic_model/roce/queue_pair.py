@@ -40,9 +40,9 @@ class RoceQueuePair(WorkQueues):
         self.udp_sport = UDP_SPORT_MIN | nic.rng.getrandbits(UDP_SPORT_BITS)
         """What tells the QPs between two ports apart for ECMP."""
         self.enlisted = False
-        """Is it waiting for its port to become free? Kept by the NIC."""
+        """Is it waiting for its time or its port to send? Kept by the NIC."""
         self.alarm: int | None = None
-        """When the NIC looks after it again, ns. Kept by the NIC."""
+        """When the NIC looks at its timer, ns. Kept by the NIC."""
         self.responder: Responder | None = None
         self._nic = nic
         self._dest_qpn = 0
@@ -121,13 +121,11 @@ class RoceQueuePair(WorkQueues):
 
     def receive(self, packet: Packet, now: int) -> int:
         """A packet from the peer, with a right ICRC. Returns how many bytes it put into memory."""
-        if self.state is QPState.ERR or self.responder is None:
-            return 0
-        if packet.opcode in WRITE_OPCODES:
+        if packet.opcode in WRITE_OPCODES and self.responder is not None:
             return self.responder.on_data(packet, now)
         if self.requester is None:
-            return 0
-        if packet.opcode == Opcode.ACKNOWLEDGE:
+            self._nic.counters.refused["QP does not send"] += 1
+        elif packet.opcode == Opcode.ACKNOWLEDGE:
             self.requester.on_acknowledge(packet, now)
         else:
             self.requester.on_cnp(now)

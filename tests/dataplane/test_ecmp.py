@@ -110,7 +110,7 @@ async def test_fields_that_count(switch: Switch, field: dict[str, object]) -> No
     before = await ports_of(switch, [flow(n) for n in range(64)])
     after = await ports_of(switch, [flow(n, **field) for n in range(64)])  # type: ignore[arg-type]
     changed = sum(a != b for a, b in zip(before, after, strict=True))
-    assert 64 * 0.5 < changed  # three in four, if the choice is random
+    assert changed > 64 * 0.5  # three in four, if the choice is random
 
 
 @pytest.mark.parametrize("field", [{"hlim": 9}, {"tc": 0xB8}, {"tc": 2}, {"payload": 300}], ids=str)

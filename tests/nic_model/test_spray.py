@@ -95,3 +95,12 @@ def test_a_qp_delivers_every_byte_with_any_policy_under_loss(policy: SprayPolicy
     assert target.buf == source.buf
     used = {parse(frame).ev for _, side, _, frame in pair.wire_log if side == 0 and parse(frame).opcode < 0xCC}
     assert (len(used) == 1) is (policy is SprayPolicy.SINGLE_PATH)
+
+
+@pytest.mark.parametrize("policy", STATELESS)
+def test_the_announced_ev_stays_even_if_it_should_be_avoided(policy: SprayPolicy) -> None:
+    for seed in range(50):
+        spray = STATELESS[policy](evs(1)[:2], random.Random(seed), PLANES)
+        avoid = spray.upcoming(ALL_UP, 0)
+        announced = spray.upcoming(ALL_UP, 0, avoid)
+        assert [spray.upcoming(ALL_UP, 0, avoid) for _ in range(5)] == [announced] * 5

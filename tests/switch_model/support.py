@@ -57,6 +57,9 @@ class Ids:
     def action(self, name: str) -> int:
         return next(a.preamble.id for a in self._info.actions if name in (a.preamble.alias, a.preamble.name))
 
+    def profile(self, name: str) -> int:
+        return next(p.preamble.id for p in self._info.action_profiles if name in (p.preamble.alias, p.preamble.name))
+
     def counter(self, name: str) -> int:
         return next(c.preamble.id for c in self._info.counters if name in (c.preamble.alias, c.preamble.name))
 

@@ -4,7 +4,7 @@ import pytest
 from finsy.proto import U128, p4r, rpc_code
 
 from switch_model.arbitration import MAX_CLIENTS, Arbitration
-from switch_model.errors import StatusError
+from switch_model.status import StatusError
 
 _DEVICE = 5
 _HUGE = (1 << 127) + 3

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 from finsy.proto import p4r, rpc_code
 
-from switch_model.entities import Config, encode_bytes
-from switch_model.errors import StatusError
+from switch_model.entities import Config
+from switch_model.messages import encode_bytes
+from switch_model.status import StatusError
 from tests.switch_model.support import (
     Ids,
     call,
@@ -235,7 +236,7 @@ def test_the_update_type_and_the_entity_must_be_set() -> None:
     assert _refused(tables.config, p4r.Update(type=p4r.Update.INSERT)) == (_INVALID, "update without an entity")
 
 
-@pytest.mark.parametrize("kind", ["register_entry", "meter_entry", "digest_entry", "action_profile_member"])
+@pytest.mark.parametrize("kind", ["register_entry", "meter_entry", "digest_entry"])
 def test_other_entities_are_unimplemented(kind: str) -> None:
     config = _kinds().config
     entity = p4r.Entity()

@@ -170,6 +170,35 @@ class TestPipelineConfig:
         await fabric.push()
         assert await _count(fabric) == 0
 
+    async def test_reconcile_keeps_members_and_groups(self, fabric: _Fabric) -> None:
+        await fabric.push("profiles")
+        ids = Ids(pipeline_config(PROGRAMS / "profiles").p4info)
+        profile_id, action = ids.profile("crc16_members"), call(ids.action("set_result"), b"\x05").action
+        member = p4r.ActionProfileMember(action_profile_id=profile_id, member_id=1, action=action)
+        group = p4r.ActionProfileGroup(
+            action_profile_id=profile_id, group_id=2, members=[p4r.ActionProfileGroup.Member(member_id=1, weight=3)]
+        )
+        entry = p4r.TableEntry(
+            table_id=ids.table("by_crc16"),
+            match=[exact(1, b"\x07")],
+            action=p4r.TableAction(action_profile_group_id=2),
+        )
+        entities = [
+            p4r.Entity(action_profile_member=member),
+            p4r.Entity(action_profile_group=group),
+            p4r.Entity(table_entry=entry),
+        ]
+        updates = [p4r.Update(type=p4r.Update.INSERT, entity=entity) for entity in entities]
+        await fabric.stub.Write(p4r.WriteRequest(device_id=1, updates=updates))
+        await fabric.push("profiles", action=_SetConfig.RECONCILE_AND_COMMIT)
+        selectors = [
+            p4r.Entity(action_profile_member=p4r.ActionProfileMember()),
+            p4r.Entity(action_profile_group=p4r.ActionProfileGroup()),
+            p4r.Entity(table_entry=p4r.TableEntry()),
+        ]
+        response = await fabric.stub.Read(p4r.ReadRequest(device_id=1, entities=selectors)).read()
+        assert list(response.entities) == entities
+
     async def test_reconcile_with_another_program_keeps_the_old_one(self, fabric: _Fabric) -> None:
         await fabric.push()
         await fabric.stub.Write(p4r.WriteRequest(device_id=1, updates=[_known(5)]))
@@ -183,8 +212,7 @@ class TestPipelineConfig:
     @pytest.mark.parametrize(
         ("request_", "message"),
         [
-            (_push("refused/clone"), "UnsupportedError: primitive 'clone_ingress_pkt_to_egress' in action"),
-            (_push("refused/packet_io"), "UnsupportedError: controller header 'packet_in'"),
+            (_push("refused/clone"), "not supported: primitive 'clone_ingress_pkt_to_egress' in action"),
             (_SetConfig(device_id=1, action=_SetConfig.VERIFY), "no config is given"),
             (_push("stateful", action=_SetConfig.UNSPECIFIED), "action 0 of SetForwardingPipelineConfig"),
             (_push("stateful", action=_SetConfig.COMMIT), "COMMIT takes no config"),
@@ -278,7 +306,7 @@ async def test_a_long_read_comes_in_several_messages(fabric: _Fabric) -> None:
     )
     request = p4r.ReadRequest(device_id=1, entities=[p4r.Entity(counter_entry=p4r.CounterEntry())])
     sizes = [len(response.entities) async for response in fabric.stub.Read(request)]
-    assert sizes == [1000, 40]  # port_rx, port_tx and drop_reasons
+    assert sizes == [1000, 1000, 64]  # 4 counters of ports, 16 drop reasons
 
 
 class TestArbitration:
@@ -320,11 +348,13 @@ class TestArbitration:
         )
         assert await _Client(fabric).ask(10, device_id=2) == (rpc_code.OK, 10)
 
-    async def test_packet_out_is_answered_with_an_error(self, fabric: _Fabric) -> None:
+    async def test_other_messages_are_answered_with_an_error(self, fabric: _Fabric) -> None:
         client = _Client(fabric)
         await client.ask(10)
-        response = await client.send(p4r.StreamMessageRequest(packet=p4r.PacketOut(payload=b"x")))
+        response = await client.send(p4r.StreamMessageRequest(digest_ack=p4r.DigestListAck(digest_id=1)))
         assert response.error.canonical_code == rpc_code.UNIMPLEMENTED
+        assert response.error.message == "the stream takes arbitration and packet-outs only"
+        assert response.error.HasField("digest_list_ack")
         assert await client.ask(10) == (rpc_code.OK, 10)
 
 

@@ -1,13 +1,15 @@
 """Registers, counters, hashes, random numbers, exit, hit and miss, and the traffic manager's metadata."""
 
+import json
 from zlib import crc32
 
 from finsy.proto import p4r
 
+from switch_model.codegen import compile_program
 from switch_model.device import Device
 from switch_model.hashes import crc16, identity
 from switch_model.traffic import DROPPED
-from tests.switch_model.support import PROGRAMS, Ids, call, exact, forward, insert, load, pipeline_config
+from tests.switch_model.support import PROGRAMS, Ids, call, exact, forward, insert, load
 
 _ACCUMULATE, _DRAW, _CRC32, _CRC16, _IDENTITY, _EXIT, _PRIORITY, _DROP, _TABLES, _QUEUE = range(1, 11)
 _DROP_IN_EGRESS, _READ_IN_EGRESS = 11, 12
@@ -54,13 +56,14 @@ def test_state_is_of_one_device() -> None:
 
 
 def test_random_numbers_depend_on_the_seed_only_and_stay_within_bounds() -> None:
-    program = pipeline_config(PROGRAMS / "stateful")
     first, _ = load("stateful")
     drawn = [_result(first, _DRAW, 12) for _ in range(200)]
     again, _ = load("stateful")
     assert [_result(again, _DRAW, 12) for _ in range(200)] == drawn
     assert set(drawn) == {10, 11, 12}
-    assert program is not None
+    other = Device(1, seed=2)
+    other.load(load("stateful")[1].pipeline.compiled)
+    assert [_result(other, _DRAW, 12) for _ in range(200)] != drawn
 
 
 def test_random_with_low_above_high_writes_nothing() -> None:
@@ -143,7 +146,7 @@ def test_hit_miss_and_action_run() -> None:
     device, config = load("stateful")
     ids = Ids(config.message.p4info)
     assert _result(device, _TABLES, 1) == (0xDEAD + 0x1000) & 0xFFFF
-    for argument, value in ((1, 100), (2, 200), (3, 300)):
+    for argument, value in ((1, 100), (2, 200), (3, 300), (4, 50)):
         config.write(
             insert(
                 p4r.TableEntry(
@@ -153,7 +156,7 @@ def test_hit_miss_and_action_run() -> None:
                 )
             )
         )
-    for value, action in ((100, "one"), (200, "two")):
+    for value, action in ((100, "one"), (200, "two"), (50, "stop")):
         config.write(
             insert(
                 p4r.TableEntry(
@@ -163,12 +166,27 @@ def test_hit_miss_and_action_run() -> None:
                 )
             )
         )
-    assert [_result(device, _TABLES, argument) for argument in (1, 2, 3, 4)] == [
+    assert [_result(device, _TABLES, argument) for argument in (1, 2, 3, 4, 5)] == [
         101,
         202,
         300 + 0x1000,
+        50,  # exit: the arm behind the action is not reached
         (0xDEAD + 0x1000) & 0xFFFF,
     ]
+
+
+def test_the_queue_depth_without_priorities() -> None:
+    document = json.loads((PROGRAMS / "stateful.json").read_text())
+    action = next(item for item in document["actions"] if item["name"] == "TestIngress.set_priority")
+    action["primitives"] = []
+    device = Device(1)
+    device.load(compile_program(json.dumps(document).encode()))
+    for _ in range(2):
+        device.ingress(1, (_command(_QUEUE), b""), 0)
+    depths = []
+    while (out := device.dequeue(1, 0)) is not None:
+        depths.append((int.from_bytes(out[0][10:13]), int.from_bytes(out[0][17:20])))
+    assert depths == [(0, 1), (1, 0)]  # ahead of it when it came, behind it when it left
 
 
 def test_queue_metadata_and_timestamps() -> None:

@@ -8,9 +8,10 @@ from finsy.proto import p4r, rpc_code
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from switch_model.entities import Config, encode_bytes
-from switch_model.errors import StatusError
+from switch_model.entities import Config
 from switch_model.ir import prefix_mask
+from switch_model.messages import encode_bytes
+from switch_model.status import StatusError
 from tests.switch_model.support import (
     Ids,
     call,

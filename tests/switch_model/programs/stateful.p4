@@ -133,6 +133,9 @@ control TestIngress(inout headers_t hdr, inout meta_t meta, inout standard_metad
 
     action one() {}
     action two() {}
+    action stop() {
+        exit;
+    }
 
     table choose {
         key = {
@@ -141,6 +144,7 @@ control TestIngress(inout headers_t hdr, inout meta_t meta, inout standard_metad
         actions = {
             one;
             two;
+            stop;
             NoAction;
         }
         default_action = NoAction();

@@ -1,4 +1,4 @@
-#define LOCALS action_selector(HashAlgorithm.crc16, 8, 8) members; \
+#define LOCALS action_selector(HashAlgorithm.xor16, 8, 8) members; \
     action forward(bit<9> port) { standard_metadata.egress_spec = port; } \
     table choose { \
         key = { hdr.plain.value: exact; hdr.plain.other: selector; } \
