@@ -20,6 +20,7 @@ from fabric import terminal
 from fabric.control import ControlError
 from fabric.nodes import CPU_PORT
 from fabric.run import Run
+from nic_model.cli import nic_app
 from switch_model.device import Device
 from switch_model.server import P4RuntimeServer
 
@@ -33,6 +34,7 @@ app = typer.Typer(
 )
 app.add_typer(topo_app, name="topo")
 app.add_typer(routes_app, name="routes")
+app.add_typer(nic_app, name="nic")
 
 
 @app.command()
