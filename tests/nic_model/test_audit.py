@@ -1,4 +1,4 @@
-"""What an audit against the specification found: each test fails without the rule that it names."""
+"""Rules of the specification that an audit found broken, or kept but without a test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nic_model.congestion import FixedWindow, Window
 from nic_model.device import CONTROL_QUEUE
 from nic_model.endpoint import EndpointOperations
 from nic_model.ev import EvEvent, EvProfile, EvState
-from nic_model.ev_format import EvMode
+from nic_model.ev_format import EvMode, ProfileState
 from nic_model.headers import (
     AETH,
     EETH,
@@ -330,7 +330,7 @@ def test_an_application_may_close_and_make_qps_when_work_completes() -> None:
 
 
 def test_a_failing_responder_blames_no_work_of_its_own_side() -> None:
-    """A peer's bad WRITE ends the QP: what this side was sending is flushed (InfiniBand 10.7.2)."""
+    """A peer's bad WRITE ends the QP: what this side was sending is flushed (InfiniBand)."""
     pair = BackToBack(lambda sender, *_: None if sender else DELAY)
     _, target = filled(pair, 1)
     back, there = pair.region(1, 4096), pair.region(0, 4096)
@@ -1038,3 +1038,36 @@ def test_a_message_longer_than_the_mpr_keeps_to_it() -> None:
 def test_attributes_out_of_range_are_misuse(wrong: dict[str, int]) -> None:
     with pytest.raises(VerbsError, match=f"QPAttr.{next(iter(wrong))}"):
         QPAttr(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_nack_of_another_transmission_is_ignored() -> None:
+    """It names an EV that the packet's newest transmission did not take."""
+    pair = under_way()
+    (_, _, first), (_, _, second), *_ = sent_by(pair, 0)
+    nack = NETH(
+        reason=NackReason.TRIMMED, entropy=second.ev, spdcid=QPN, dpdcid=QPN, nack_psn=first.psn, tx_timestamp=0
+    )
+    inject(pair, 0, control(pair, 0, Opcode.NACK, nack.pack()))
+    assert halves(pair)[0].losses[LossReason.TRIMMED] == 0 and pair.sides[0].events == []
+
+
+def test_control_leaves_before_data() -> None:
+    pair = BackToBack(constant_delay(DELAY), profile=EvProfile(4, 0))
+    source, target = filled(pair, 40)
+    nic = pair.sides[0].nic
+    pair.write(source, target)
+    plane = next(plane for plane in range(PLANES) if nic.ready >> plane & 1)
+    request = ERTH(op=EndpointOp.EV_PROBE, tx_timestamp=0).pack()
+    frame = control(pair, 0, Opcode.ENDPOINT_REQUEST, request, dqpn=ENDPOINT_DQPN, plane=plane)
+    inject(pair, 0, frame, plane)
+    pulled = [nic.pull(plane, 0), nic.pull(plane, 0)]
+    assert [parse(frame).opcode for frame in pulled if frame is not None] == [
+        Opcode.ENDPOINT_RESPONSE,
+        Opcode.WRITE_FIRST,
+    ]
+
+
+@pytest.mark.parametrize("state", [ProfileState.INIT, ProfileState.OFFLINE])
+def test_a_qp_uses_only_a_profile_that_is_online(state: ProfileState) -> None:
+    with pytest.raises(VerbsError, match="no EV profile 0 that is ONLINE"):
+        BackToBack(constant_delay(DELAY), profile=EvProfile(16, 0, state=state))
