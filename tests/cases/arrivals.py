@@ -40,7 +40,7 @@ class _Packet:
 def frames(arrival: Arrival, names: Names, case: Case) -> list[Frame]:
     """What arrives, in order. It gets its name, if it is to have one."""
     if arrival.raw is not None:
-        return [Frame(arrival.port or 0, bytes.fromhex(arrival.raw), {})] * arrival.copies
+        return [Frame(0, bytes.fromhex(arrival.raw), {})] * arrival.copies
     made = [_frame(packet, arrival, case) for packet in _packets(arrival, names, case)]
     names.bind(arrival.bind, [named(frame.fields, frame.fields["ev"], frame.port) for frame in made])
     return [frame for frame in made for _ in range(arrival.copies)]
@@ -105,7 +105,7 @@ def reflection(kind: Kind, cause: Fields, given: Fields) -> Fields:
 def _frame(packet: _Packet, arrival: Arrival, case: Case) -> Frame:
     kind, given = packet.kind, packet.fields
     ev = given.get("ev", 0)
-    port = bench.ev_plane(ev) if arrival.port is None else arrival.port
+    port = bench.ev_plane(ev)
     defaults = {name: 0 for name in field_names(kind) if name not in _DERIVED} | _defaults(kind, given, ev, port)
     if arrival.cut_to is not None:
         defaults["outer_dscp" if case.mode == "srv6" else "dscp"] = 12

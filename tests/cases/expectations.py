@@ -33,7 +33,6 @@ OPEN = {
     "port_status_mask": "exact in a PORT_STATUS_UPDATE, of no meaning in an EV_PROBE",
 }
 """Fields that are open in every case that does not give them, and why."""
-_PSN_OPEN = "no rule says what BTH.psn is in this packet"
 _PSN_MASK = 0xFFFFFF
 _TICKS = (128, 1000)
 """ns in a tick of tx_timestamp, by tsr."""
@@ -70,7 +69,7 @@ def read(frame: bytes, port: int, at: int, case: Case) -> Sent:
 
 
 def _always(kind: Kind, fields: Fields, ev: int, port: int, case: Case) -> Fields:
-    """What every packet of the DUT must have in the header of network and transport."""
+    """What every packet of the DUT must have in the headers of network and transport."""
     data, endpoint = is_data(kind), kind.startswith("endpoint")
     exact = {
         "eth_src": bench.mac(bench.DUT_ROW, port),
@@ -207,10 +206,6 @@ def _allows(constraint: Constraint, name: str, value: int, names: Names) -> bool
         (constraint.not_ is None or value not in [names.number(other, name) for other in constraint.not_])
         and (constraint.one_of is None or value in [names.number(other, name) for other in constraint.one_of])
         and (constraint.plane is None or bench.ev_plane(value) in constraint.plane)
-        and (
-            constraint.same_plane is None
-            or bench.ev_plane(value) == bench.ev_plane(names.number(constraint.same_plane, name))
-        )
         and (
             constraint.in_plane_of is None
             or value == (only := names.number(constraint.in_plane_of, name))

@@ -196,7 +196,7 @@ class Player:
         self._sent.remove(found)
 
     def _expect(self, step: Step) -> None:
-        matched = []
+        leaving, matched = list(self._sent), []
         for expectation in step.expect:
             at = None if expectation.at == "any" else self.now if expectation.at is None else expectation.at
             bound = []
@@ -205,15 +205,13 @@ class Player:
                 if found is not None:
                     bound.append(found.fields)
                     matched.append(found)
+                    self._sent.remove(found)
                 elif not expectation.optional:
                     raise self._failure(f"there is no {self._described(choice, at)}")
-                if found is not None and not step.ordered:
-                    self._sent.remove(found)
             self.names.bind(expectation.bind, bound)
         if step.ordered:
-            positions = [self._sent.index(found) for found in matched]
+            positions = [leaving.index(found) for found in matched]
             self._equal("the order of the packets", positions, sorted(positions))
-            self._sent = [sent for sent in self._sent if sent not in matched]
         self._leave_others(step)
 
     def _leave_others(self, step: Step) -> None:
@@ -259,7 +257,7 @@ class Player:
             self._completed("send", send, then.completions.send)
             self._completed("recv", recv, then.completions.recv)
         for region, pieces in then.memory.items():
-            self._equal(f"memory of {region}", device.memory(region).hex(), b"".join(map(piece, pieces)).hex())
+            self._memory(region, device.memory(region), b"".join(map(piece, pieces)))
         if then.qp_state is not None:
             self._equal("QP state", device.qp_state(), then.qp_state)
         for name, count in then.counters.items():
@@ -268,6 +266,11 @@ class Player:
             self._equal(f"state of {name}", device.ev_state(self.names.number(name, "ev")), state)
         for spread in then.spread:
             self._spread(spread)
+
+    def _memory(self, region: str, seen: bytes, expected: bytes) -> None:
+        self._equal(f"length of {region}", len(expected), len(seen))
+        for offset, (byte, wanted_byte) in enumerate(zip(seen, expected, strict=True)):
+            self._equal(f"memory of {region} at offset {offset}", byte, wanted_byte)
 
     def _completed(self, queue: str, done: list[Done], expected: list[Completion]) -> None:
         wants = [(want.wr_id + nth, want) for want in expected for nth in range(want.count)]

@@ -97,8 +97,6 @@ class Arrival(_Model):
     """A whole frame in hex."""
     answers: str | None = None
     """The packet of the DUT whose EV, time and number this one reflects."""
-    port: int | None = None
-    """Absent: the plane of its EV."""
     cut_to: int | None = None
     """A switch trims the frame to so many bytes and says so in the outer header."""
     flip: list[int] = []
@@ -132,8 +130,6 @@ class Constraint(_Model):
     one_of: list[Value] | None = None
     plane: Planes | None = None
     """Of an EV."""
-    same_plane: Value | None = None
-    """Of an EV: that of another EV."""
     in_plane_of: Value | None = None
     """Of an EV: this one, if it is of the same plane."""
 
