@@ -65,7 +65,11 @@ class P4RuntimeServer:
 
         Raises OSError or RuntimeError if the address can't be bound.
         """
-        server = grpc.aio.server(options=[("grpc.max_receive_message_length", MAX_MESSAGE_SIZE)])
+        options = [
+            ("grpc.max_receive_message_length", MAX_MESSAGE_SIZE),
+            ("grpc.so_reuseport", 0),  # else a second server would share the port, and take half of the connections
+        ]
+        server = grpc.aio.server(options=options)
         p4r_grpc.add_P4RuntimeServicer_to_server(_Service(self._targets, self._on_packet_out), server)
         port = server.add_insecure_port(address)
         await server.start()

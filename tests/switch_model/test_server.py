@@ -377,3 +377,8 @@ async def test_finsy_pushes_the_pipeline_writes_and_reads(fabric: _Fabric) -> No
         assert await read_entries(switch, fy.P4TableEntry()) == []
     assert fabric.devices[0].pipeline is None
     assert fabric.devices[1].ingress(1, (bytes(64), b""), 0) == DROPPED
+
+
+async def test_an_address_that_is_taken_is_refused(fabric: _Fabric) -> None:
+    with pytest.raises((OSError, RuntimeError)):
+        await P4RuntimeServer([Device(3)]).start(fabric.address)
