@@ -39,10 +39,6 @@ class Host:
         self._handlers[qp.qp_num] = handler
         return qp
 
-    def wake(self) -> None:
-        """Something was posted: let the NIC begin."""
-        self._node.attend()
-
     def _on_event(self, _cq: CQ) -> None:
         self._has_completions = True
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Generic, Protocol, TypeVar
 
 from nic_model.packet import Frame
-
-if TYPE_CHECKING:
-    from nic_model.verbs import PD, QPAttr, QPInitAttr, QPState, RecvWR, Regions, SendWR
-
+from nic_model.verbs import PD, QPAttr, QPInitAttr, QPState, RecvWR, Regions, SendWR, VerbsError
 
 CONTROL_QUEUE = 1024
 """Control packets that wait for one port at most: a flood that asks for answers may not fill memory."""
@@ -47,6 +45,56 @@ class NicCounters:
     """`refused` counts frames that were not taken, by reason."""
 
     refused: Counter[str] = field(default_factory=Counter)
+
+
+FIRST_QPN = 16
+"""QP numbers below are reserved; 0x2 is the endpoint itself (OCP MRC)."""
+
+P = TypeVar("P", bound=Port)
+Q = TypeVar("Q", bound="VerbsQueuePair")
+
+
+class NicBase(ABC, Generic[P, Q]):
+    """What a NIC does alike for both transports: QP numbers, and control packets before data."""
+
+    ports: list[P]
+
+    def __init__(self, first_qpn: int = FIRST_QPN) -> None:
+        self.regions = Regions()
+        self.counters = NicCounters()
+        self._queue_pairs: dict[int, Q] = {}
+        self._next_qpn = first_qpn
+        self._now = 0  # the newest time that the driver has told
+
+    def create_queue_pair(self, pd: PD, init_attr: QPInitAttr) -> Q:
+        """A QP in RESET with the next number; none is used twice."""
+        qpn = self._next_qpn
+        if qpn > 0xFFFFFF:
+            raise VerbsError("there are no QP numbers left")
+        self._next_qpn += 1
+        queue_pair = self._queue_pairs[qpn] = self._new_queue_pair(qpn, pd, init_attr)
+        return queue_pair
+
+    @abstractmethod
+    def _new_queue_pair(self, qpn: int, pd: PD, init_attr: QPInitAttr) -> Q: ...
+
+    def queue_pairs(self) -> list[Q]:
+        """All of them, by number."""
+        return list(self._queue_pairs.values())
+
+    def pull(self, plane: int, now: int) -> Frame | None:
+        """The next frame for a free port: control first, then the QPs in turn. None if there is none."""
+        self._now = now
+        port = self.ports[plane]
+        if not port.up:
+            return None
+        frame = port.control.popleft() if port.control else self._pull_data(port, now)
+        if frame is not None:
+            port.packets_out += 1
+        return frame
+
+    @abstractmethod
+    def _pull_data(self, port: P, now: int) -> Frame | None: ...
 
 
 class VerbsQueuePair(Protocol):

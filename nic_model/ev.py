@@ -244,31 +244,29 @@ class EvSet:
         """
         if ev.state not in (EvState.GOOD, EvState.SKIP):
             return
-        ring, backups = self._rings[ev.plane], self._backups[ev.plane]
-        if ev not in ring or (not backups and self.active_count <= self._min_active):
+        if ev not in self._rings[ev.plane] or (not self._backups[ev.plane] and self.active_count <= self._min_active):
             return
+        self._leave_rotation(ev)
+        self._move(ev, EvState.ASSUMED_BAD, reason, now)
+
+    def _leave_rotation(self, ev: Ev) -> None:
+        """A backup of its plane takes the EV's place, if there is one."""
+        ring, backups = self._rings[ev.plane], self._backups[ev.plane]
         ring.remove(ev)
         if backups:
             ring.append(backups.popleft())
             self.replaced[ev.plane] += 1
         else:
             self.active_count -= 1
-        self._move(ev, EvState.ASSUMED_BAD, reason, now)
 
     def deny(self, ev: Ev, reason: str, now: int) -> None:
         """The administrator forbids the path: out of use, whatever the floor, until `allow`."""
         if ev.state is EvState.DENIED:
             return
-        ring, backups = self._rings[ev.plane], self._backups[ev.plane]
-        if ev in ring:
-            ring.remove(ev)
-            if backups:
-                ring.append(backups.popleft())
-                self.replaced[ev.plane] += 1
-            else:
-                self.active_count -= 1
-        elif ev in backups:
-            backups.remove(ev)
+        if ev in self._rings[ev.plane]:
+            self._leave_rotation(ev)
+        elif ev in self._backups[ev.plane]:
+            self._backups[ev.plane].remove(ev)
         self._move(ev, EvState.DENIED, reason, now)
 
     def allow(self, ev: Ev, reason: str, now: int) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from nic_model.congestion import CongestionControl
-from nic_model.device import NicCounters, Port
+from nic_model.device import FIRST_QPN, NicBase, Port
 from nic_model.endpoint import ANSWER_TIMEOUT, EndpointOperations
 from nic_model.ev import EvEvent, EvProfile
 from nic_model.headers import ENDPOINT_DQPN
@@ -26,10 +26,7 @@ from nic_model.paths import PathFile
 from nic_model.peer import Deny, Peer
 from nic_model.queue_pair import QueuePair
 from nic_model.responder import HostPenalty
-from nic_model.verbs import PD, QPInitAttr, Regions, VerbsError
-
-FIRST_QPN = 16
-"""QP numbers below are reserved; 0x2 is the endpoint itself (OCP MRC)."""
+from nic_model.verbs import PD, QPInitAttr
 
 
 @dataclass(slots=True)
@@ -39,7 +36,7 @@ class MrcPort(Port):
     ready: deque[QueuePair] = field(default_factory=deque)
 
 
-class Nic:
+class Nic(NicBase[MrcPort, QueuePair]):
     """`paths` is the path file of the NIC's row, `name` its name there."""
 
     def __init__(
@@ -62,6 +59,7 @@ class Nic:
         A packet that is less than `late_tolerance` ns late is never taken for lost for that: software switches, and
         hosts under load, stand still now and then.
         """
+        super().__init__(first_qpn)
         self.name = name
         self.paths = paths
         self.rng = rng
@@ -72,10 +70,8 @@ class Nic:
         self.srv6 = paths.mode == "srv6"
         """SRv6 mode: packets are encapsulated and steered. Else ECMP mode: switches hash their EV."""
         self.late_tolerance = late_tolerance
-        self.regions = Regions()
         self.host_penalty = HostPenalty()
         """Set `host_penalty.value` while the host is slow."""
-        self.counters = NicCounters()
         self.ports = [
             MrcPort(plane, port.address, port.mac, port.gateway) for plane, port in enumerate(paths.local(name).ports)
         ]
@@ -86,21 +82,11 @@ class Nic:
         self.denylist: list[Deny] = []
         """What the administrator forbids; see `set_denylist`."""
         self._peers: dict[bytes, Peer] = {}
-        self._queue_pairs: dict[int, QueuePair] = {}
-        self._next_qpn = first_qpn
-        self._now = 0  # the newest time that the driver has told
 
     # ---- for the verbs -------------------------------------------------------------------------------
 
-    def create_queue_pair(self, pd: PD, init_attr: QPInitAttr) -> QueuePair:
-        """A QP in RESET with the next number; none is used twice."""
-        qpn = self._next_qpn
-        if qpn > 0xFFFFFF:
-            raise VerbsError("there are no QP numbers left")
-        queue_pair = QueuePair(self, qpn, pd, init_attr)
-        self._queue_pairs[qpn] = queue_pair
-        self._next_qpn += 1
-        return queue_pair
+    def _new_queue_pair(self, qpn: int, pd: PD, init_attr: QPInitAttr) -> QueuePair:
+        return QueuePair(self, qpn, pd, init_attr)
 
     def forget_queue_pair(self, queue_pair: QueuePair) -> None:
         """A QP is closed: what still comes for it is refused. Twice is no error."""
@@ -170,17 +156,6 @@ class Nic:
             if port.up and (port.control or port.ready):
                 mask |= 1 << port.plane
         return mask
-
-    def pull(self, plane: int, now: int) -> Frame | None:
-        """The next frame for a free port: control first, then the QPs in turn. None if there is none."""
-        self._now = now
-        port = self.ports[plane]
-        if not port.up:
-            return None
-        frame = port.control.popleft() if port.control else self._pull_data(port, now)
-        if frame is not None:
-            port.packets_out += 1
-        return frame
 
     def _pull_data(self, port: MrcPort, now: int) -> Frame | None:
         while port.ready:
@@ -271,7 +246,3 @@ class Nic:
         for queue_pair in self._queue_pairs.values():
             queue_pair.apply_denylist(now)
             self.enlist(queue_pair)
-
-    def queue_pairs(self) -> list[QueuePair]:
-        """All of them, by number."""
-        return list(self._queue_pairs.values())

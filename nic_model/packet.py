@@ -8,8 +8,10 @@ goes out without an object for any of its headers and comes in as one `Packet`: 
 """
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TypeVar
 
 from nic_model.headers import (
     AETH,
@@ -46,6 +48,8 @@ from nic_model.headers import (
 from nic_model.icrc import SIZE as ICRC_SIZE
 from nic_model.icrc import icrc_after, ip_udp_crc, is_intact
 from nic_model.layout import H, Header, reader, writer
+
+P = TypeVar("P")
 
 Frame = tuple[bytes, bytes]
 """An Ethernet frame without FCS, in two pieces: its bytes are head + tail."""
@@ -369,13 +373,21 @@ def parse(frame: Frame, wire: Wire = DEFAULT_WIRE) -> Packet:
     MalformedError says why it is not a packet of `wire`; nothing else is raised. It is fastest when the head
     is the headers and the tail the rest, as `build_data` makes it.
     """
+    return read_frame(_parse, frame, wire)
+
+
+def read_frame(read: Callable[[bytes, bytes, Wire], P], frame: Frame, wire: Wire) -> P:
+    """`read` (head, tail, wire) if the head holds all headers, else again with the tail joined to it.
+
+    `read` raises struct.error where the head is too short for what it says. MalformedError if the tail does not help.
+    """
     head, tail = frame
     try:
-        return _parse(head, tail, wire)
+        return read(head, tail, wire)
     except struct.error:
         pass
     if tail:
-        return parse((head + tail, b""), wire)
+        return read_frame(read, (head + tail, b""), wire)
     raise MalformedError(Malformed.TRUNCATED, f"{len(head)} bytes end inside the headers")
 
 

@@ -26,8 +26,8 @@ from typing import Annotated, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from nic_model.device import FIRST_QPN
 from nic_model.drivers.profile import MAX_QPN
-from nic_model.nic import FIRST_QPN
 from nic_model.verbs import RDMA_MAX_MESSAGE
 
 MAX_LINE = 1024

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nic_model.congestion import Nscc, NsccParameters
+from nic_model.device import FIRST_QPN
 from nic_model.ev import EvEvent, EvProfile
 from nic_model.headers import BTH, METH, RETH, TSETH, UDP, Ethernet, IPv6
 from nic_model.icrc import SIZE as ICRC_SIZE
-from nic_model.nic import FIRST_QPN, Nic
+from nic_model.nic import Nic
 from nic_model.packet import Wire
 from nic_model.paths import PathFile
 from nic_model.retry import TIMEOUT_UNIT

@@ -11,16 +11,14 @@ from collections import deque
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from nic_model.device import NicCounters, Port
+from nic_model.device import NicBase, Port
 from nic_model.packet import Frame, MalformedError, Wire
 from nic_model.paths import PathFile, port_plane
 from nic_model.roce.dcqcn import DcqcnParameters
 from nic_model.roce.packet import parse
 from nic_model.roce.queue_pair import RoceQueuePair
-from nic_model.verbs import PD, QPInitAttr, QPState, Regions, VerbsError
+from nic_model.verbs import PD, QPInitAttr, QPState, VerbsError
 
-FIRST_QPN = 16
-"""QP numbers below are reserved."""
 UNTIL_RESUMED = 1 << 62
 """ns, for `RoceNic.pause`: the pause has no end of its own."""
 WINDOW_BDPS = 1.5
@@ -58,49 +56,35 @@ class RocePort(Port):
     """Data waits until then (PFC), ns."""
 
 
-class RoceNic:
+class RoceNic(NicBase[RocePort, RoceQueuePair]):
     """`paths` is the path file of the NIC's row, `name` its name there; its templates are not used, only addresses."""
 
     def __init__(
         self, paths: PathFile, name: str, *, rng: random.Random, settings: RoceSettings, wire: Wire | None = None
     ) -> None:
+        super().__init__()
         self.name = name
         self.rng = rng
         self.settings = settings
         self.wire = Wire() if wire is None else wire
-        self.regions = Regions()
-        self.counters = NicCounters()
         self.ports = [
             RocePort(plane, port.address, port.mac, port.gateway) for plane, port in enumerate(paths.local(name).ports)
         ]
         self._paths = paths
-        self._queue_pairs: dict[int, RoceQueuePair] = {}
-        self._next_qpn = FIRST_QPN
         # Heaps of (time, QP number): QPs that may send at that time, and QPs whose timer is to be looked at.
         self._paced: list[tuple[int, int]] = []
         self._alarms: list[tuple[int, int]] = []
-        self._now = 0  # the newest time that the driver has told
 
     # ---- for the verbs -------------------------------------------------------------------------------
 
-    def create_queue_pair(self, pd: PD, init_attr: QPInitAttr) -> RoceQueuePair:
-        """A QP in RESET with the next number; none is used twice."""
-        qpn = self._next_qpn
-        if qpn > 0xFFFFFF:
-            raise VerbsError("there are no QP numbers left")
-        self._next_qpn += 1
-        queue_pair = self._queue_pairs[qpn] = RoceQueuePair(self, qpn, pd, init_attr)
-        return queue_pair
+    def _new_queue_pair(self, qpn: int, pd: PD, init_attr: QPInitAttr) -> RoceQueuePair:
+        return RoceQueuePair(self, qpn, pd, init_attr)
 
     def forget_queue_pair(self, queue_pair: RoceQueuePair) -> None:
         """A QP is closed: what still comes for it is refused. Twice is no error."""
         ready = self.ports[queue_pair.plane].ready
         if self._queue_pairs.pop(queue_pair.qpn, None) is not None and queue_pair in ready:
             ready.remove(queue_pair)
-
-    def queue_pairs(self) -> list[RoceQueuePair]:
-        """All of them, by number."""
-        return list(self._queue_pairs.values())
 
     def plane_of(self, address: bytes) -> int:
         """The plane of a peer's port. Raises VerbsError if the path file has no such row or this NIC no such port."""
@@ -129,17 +113,6 @@ class RoceNic:
             if port.up and (port.control or (port.ready and port.paused_until <= self._now)):
                 mask |= 1 << port.plane
         return mask
-
-    def pull(self, plane: int, now: int) -> Frame | None:
-        """The next frame for a free port: control first, then the QPs in turn. None if there is none."""
-        self._now = now
-        port = self.ports[plane]
-        if not port.up:
-            return None
-        frame = port.control.popleft() if port.control else self._pull_data(port, now)
-        if frame is not None:
-            port.packets_out += 1
-        return frame
 
     def _pull_data(self, port: RocePort, now: int) -> Frame | None:
         while port.ready and port.paused_until <= now:

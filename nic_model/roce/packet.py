@@ -7,7 +7,6 @@
 RETH is in a message's first packet only, ImmDt in its last.
 """
 
-import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -27,7 +26,7 @@ from nic_model.headers import (
 from nic_model.icrc import SIZE as ICRC_SIZE
 from nic_model.icrc import icrc_after, is_intact
 from nic_model.layout import U1, U2, U4, U6, U7, U8, U16, U24, Flag, Header, header, reader, writer
-from nic_model.packet import DEFAULT_WIRE, WORD_SIZE, Encap, Frame, Malformed, MalformedError, Wire
+from nic_model.packet import DEFAULT_WIRE, WORD_SIZE, Encap, Frame, Malformed, MalformedError, Wire, read_frame
 
 
 class Opcode(IntEnum):
@@ -198,14 +197,7 @@ def parse(frame: Frame, wire: Wire = DEFAULT_WIRE) -> Packet:
 
     MalformedError says why it is not a packet of `wire`; nothing else is raised.
     """
-    head, tail = frame
-    try:
-        return _parse(head, tail, wire)
-    except struct.error:
-        pass
-    if tail:
-        return parse((head + tail, b""), wire)
-    raise MalformedError(Malformed.TRUNCATED, f"{len(head)} bytes end inside the headers")
+    return read_frame(_parse, frame, wire)
 
 
 def _parse(head: bytes, tail: bytes, wire: Wire) -> Packet:

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from nic_model.device import FIRST_QPN
 from nic_model.drivers.profile import BMV2, HEADERS, MAX_QPN
 from nic_model.headers import Opcode
-from nic_model.nic import FIRST_QPN
 from nic_model.packet import Wire, parse
 from nic_model.retry import TIMEOUT_UNIT, RetryTimes
 from tests.nic_model.back_to_back import BackToBack, constant_delay
