@@ -136,7 +136,7 @@ class EndpointOperations:
 
     def _on_request(self, packet: Packet, plane: int, now: int) -> None:
         request = packet.endpoint
-        peer = self._nic.peer(packet.src)
+        peer = self._nic.peer(packet.envelope.src)
         if peer is None or not isinstance(request, ERTH):
             self._nic.counters.refused["from no known NIC"] += 1
             return
@@ -147,7 +147,7 @@ class EndpointOperations:
             self._nic.counters.refused["unknown endpoint operation"] += 1
             return
         eeth = EETH(op=request.op, tx_timestamp=request.tx_timestamp)
-        ev = peer.reply_ev(plane, packet.ev)
+        ev = peer.reply_ev(plane, packet.envelope.ev)
         frame = build_control(
             peer.encap(plane, ev),
             opcode=Opcode.ENDPOINT_RESPONSE,
@@ -159,7 +159,7 @@ class EndpointOperations:
 
     def _on_response(self, packet: Packet, now: int) -> None:
         request = self._requests.get(packet.psn & 0xFFFF)
-        if request is None or packet.endpoint.op != request.op or not request.peer.owns(packet.src):
+        if request is None or packet.endpoint.op != request.op or not request.peer.owns(packet.envelope.src):
             self._nic.counters.refused["no such endpoint request"] += 1
             return
         del self._requests[packet.psn & 0xFFFF]

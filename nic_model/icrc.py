@@ -4,7 +4,7 @@ CRC-32 over 8 bytes of ones (in place of an LRH), the inner IPv6, UDP, BTH and a
 traffic class, flow label, hop limit, UDP checksum and BTH's byte 4 count as ones. It is sent little-endian.
 """
 
-from zlib import crc32
+from isal.isal_zlib import crc32  # zlib's, nine times as fast
 
 from nic_model.layout import Buffer
 
@@ -70,8 +70,17 @@ def ip_udp_crc(ip_udp: Buffer) -> int:
 
 def icrc_after(crc: int, bth: Buffer, *rest: Buffer) -> bytes:
     """`icrc` from `ip_udp_crc` and the pieces that follow, the first of which holds at least BTH."""
-    invariant = bth[_BTH_OPCODE_FLAGS_AND_PKEY], _BTH_BYTE_4, bth[_BTH_FROM_DQPN]
-    crc = crc32(b"".join(invariant), crc)
+    return _crc_after(crc, bth, *rest).to_bytes(SIZE, "little")
+
+
+def is_intact_after(crc: int, bth: Buffer, *rest: Buffer) -> bool:
+    """`is_intact` from `ip_udp_crc` and the pieces that follow, the first of which holds at least BTH."""
+    return _crc_after(crc, bth, *rest) == _RESIDUE
+
+
+def _crc_after(crc: int, bth: Buffer, *rest: Buffer) -> int:
+    crc = crc32(_BTH_BYTE_4, crc32(bth[_BTH_OPCODE_FLAGS_AND_PKEY], crc))
+    crc = crc32(bth[_BTH_FROM_DQPN], crc)
     for piece in rest:
         crc = crc32(piece, crc)
-    return crc.to_bytes(SIZE, "little")
+    return crc

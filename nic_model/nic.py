@@ -21,7 +21,7 @@ from nic_model.device import FIRST_QPN, NicBase, Port
 from nic_model.endpoint import ANSWER_TIMEOUT, EndpointOperations
 from nic_model.ev import EvEvent, EvProfile
 from nic_model.headers import ENDPOINT_DQPN
-from nic_model.packet import Frame, MalformedError, Wire, parse
+from nic_model.packet import Frame, MalformedError, Parser, Wire
 from nic_model.paths import PathFile
 from nic_model.peer import Deny, Peer
 from nic_model.queue_pair import QueuePair
@@ -82,6 +82,7 @@ class Nic(NicBase[MrcPort, QueuePair]):
         self.denylist: list[Deny] = []
         """What the administrator forbids; see `set_denylist`."""
         self._peers: dict[bytes, Peer] = {}
+        self._parser = Parser(self.wire)
 
     # ---- for the verbs -------------------------------------------------------------------------------
 
@@ -178,11 +179,11 @@ class Nic(NicBase[MrcPort, QueuePair]):
         port = self.ports[plane]
         port.packets_in += 1
         try:
-            packet = parse(frame, self.wire)
+            packet = self._parser.parse(frame)
         except MalformedError as error:
             self.counters.refused[error.reason] += 1
             return
-        if packet.eth_dst != port.mac or packet.dst not in self._addresses:
+        if packet.envelope.eth_dst != port.mac or packet.envelope.dst not in self._addresses:
             self.counters.refused["not mine"] += 1
             return
         if packet.dqpn == ENDPOINT_DQPN:
@@ -192,7 +193,7 @@ class Nic(NicBase[MrcPort, QueuePair]):
         if queue_pair is None or queue_pair.peer is None:
             self.counters.refused["no such QP"] += 1
             return
-        if not queue_pair.peer.owns(packet.src):
+        if not queue_pair.peer.owns(packet.envelope.src):
             self.counters.refused["not from the peer"] += 1
             return
         queue_pair.receive(packet, plane, now)

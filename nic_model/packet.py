@@ -46,7 +46,7 @@ from nic_model.headers import (
     ev_to_ports,
 )
 from nic_model.icrc import SIZE as ICRC_SIZE
-from nic_model.icrc import icrc_after, ip_udp_crc, is_intact
+from nic_model.icrc import icrc_after, ip_udp_crc, is_intact_after
 from nic_model.layout import H, Header, reader, writer
 
 P = TypeVar("P")
@@ -253,12 +253,12 @@ class MalformedError(Exception):
         self.reason = reason
 
 
-@dataclass(slots=True)
-class Packet:
-    """A parsed packet. Addresses and payload are bytes, lengths are in bytes.
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """What a received packet has around its BTH, read and checked: the same for all packets of one path and size.
 
-    dscp and ecn are the outermost IPv6 header's: only that one does the network rewrite. A cut packet was
-    trimmed on its way: no ICRC protects it, and RETH, ImmDt and payload are missing (OCP MRC, trimming).
+    Addresses are bytes, lengths are in bytes. dscp and ecn are the outermost IPv6 header's: only that one does the
+    network rewrite.
     """
 
     eth_dst: bytes
@@ -272,6 +272,29 @@ class Packet:
     udp_len: int
     """UDP's own length; in a cut packet it is still the one sent."""
     ev: int
+    trimmed: bool
+    """Its DSCP is TRIMMED or TRIMMED_LASTHOP; a short packet is trimmed without being cut."""
+    lasthop: bool
+    cut: bool
+    bth_at: int
+    """Where BTH begins in the frame."""
+    end: int
+    """Where the frame ends, if Ethernet has not padded it."""
+    crc: int
+    """What `icrc_after` needs of the headers up to here."""
+
+    @property
+    def outer(self) -> bool:
+        """Whether it came with an outer IPv6 header (SRv6 mode)."""
+        return self.outer_dst is not None
+
+
+@dataclass(slots=True)
+class Packet:
+    """A parsed packet. A cut one was trimmed on its way: no ICRC protects it, and RETH, ImmDt and payload are missing
+    (OCP MRC, trimming)."""
+
+    envelope: Envelope
     opcode: int
     pad: int
     dqpn: int
@@ -279,10 +302,6 @@ class Packet:
     rtx: bool
     ts: bool
     psn: int
-    trimmed: bool
-    """Its DSCP is TRIMMED or TRIMMED_LASTHOP; a short packet is trimmed without being cut."""
-    lasthop: bool
-    cut: bool
     # Data packets only. tx_timestamp and tsr are 0 without TSETH, imm is None without ImmDt.
     rqmsn: int = 0
     msn: int = 0
@@ -294,15 +313,10 @@ class Packet:
     imm: int | None = None
     payload: bytes = b""
     payload_len: int = 0
-    """In a cut packet, the length of the payload that was sent."""
+    """Bytes; in a cut packet, of the payload that was sent."""
     # Control packets only.
     ext: tuple[Header, ...] = ()
     """What follows BTH."""
-
-    @property
-    def outer(self) -> bool:
-        """Whether it came with an outer IPv6 header (SRv6 mode)."""
-        return self.outer_dst is not None
 
     # A control packet's headers: AttributeError if the opcode has none such.
 
@@ -339,7 +353,7 @@ class Packet:
 
 def nominal_size(packet: Packet) -> int:
     """A packet's size for congestion control, bytes: UDP payload and nominal_hdrsize (OCP MRC)."""
-    return packet.udp_len - UDP.SIZE + NOMINAL_HDRSIZE
+    return packet.envelope.udp_len - UDP.SIZE + NOMINAL_HDRSIZE
 
 
 def nominal_data_size(payload_len: int, *, ts: bool, imm: bool) -> int:
@@ -353,7 +367,8 @@ _read_outermost = reader(
     (IPv6, "version dscp ecn flow_label payload_len next_hdr src dst"),
 )
 _read_inner = reader((IPv6, "version flow_label payload_len next_hdr src dst"))
-_read_transport = reader((UDP, "src_port dst_port length"), (BTH, "opcode pad tver dqpn ack_req rtx ts psn"))
+_read_udp = reader((UDP, "src_port dst_port length"))
+_read_bth = reader((BTH, "opcode pad tver dqpn ack_req rtx ts psn"))
 _read_data = reader(_METH, _RETH)
 _read_data_ts = reader(_METH, _TSETH, _RETH)
 _read_meth = reader(_METH)
@@ -362,37 +377,88 @@ _read_imm = reader((ImmDt, "imm"))
 _UDP_PORTS = frozenset({UDP_PORT, UDP_PORT_OCP})
 _IP_SIZE = IPv6.SIZE
 _IP_END = Ethernet.SIZE + IPv6.SIZE
-# Bytes from UDP's first: where BTH ends, and where RETH does, without and with TSETH.
-_BTH_END = UDP.SIZE + BTH.SIZE
-_RETH_END = (_BTH_END + METH.SIZE + RETH.SIZE, _BTH_END + METH.SIZE + TSETH.SIZE + RETH.SIZE)
+_NEXT_HEADER_AT = Ethernet.SIZE + 6
+_ENVELOPE_SIZE = _IP_END + UDP.SIZE
+_ENVELOPE_SIZE_OUTER = _IP_END + IPv6.SIZE + UDP.SIZE
+# Where RETH ends, from BTH's first byte, without and with TSETH.
+_RETH_END = (BTH.SIZE + METH.SIZE + RETH.SIZE, BTH.SIZE + METH.SIZE + TSETH.SIZE + RETH.SIZE)
+ENVELOPES_KEPT = 4096
+"""A sender chooses them, and may not make us remember without end."""
+
+
+class Parser:
+    """Reads the frames that come to one NIC. It keeps the envelopes it has read: the next packet has one of them."""
+
+    def __init__(self, wire: Wire = DEFAULT_WIRE) -> None:
+        self._wire = wire
+        self._envelopes: dict[bytes, Envelope] = {}
+
+    def parse(self, frame: Frame) -> Packet:
+        """Decapsulate, check and read a frame, whatever its bytes and wherever head and tail meet.
+
+        MalformedError says why it is not a packet of the wire; nothing else is raised. It is fastest when the head
+        is the headers and the tail the rest, as `build_data` makes it.
+        """
+        return read_frame(self._read, frame)
+
+    def _read(self, head: bytes, tail: bytes) -> Packet:
+        """`parse` of a frame whose headers lie in the head; struct.error or IndexError if they do not."""
+        outer = head[_NEXT_HEADER_AT] == NEXT_HEADER_IPV6
+        key = head[: _ENVELOPE_SIZE_OUTER if outer else _ENVELOPE_SIZE]
+        envelope = self._envelopes.get(key)
+        if envelope is None:
+            envelope = _read_envelope(head, len(head) + len(tail), self._wire)
+            if len(self._envelopes) >= ENVELOPES_KEPT:
+                self._envelopes.clear()
+            self._envelopes[key] = envelope
+
+        end = envelope.end
+        size = len(head) + len(tail)
+        if size != end:
+            _check_size(size, end)
+            # Ethernet pads a short frame.
+            head, tail = head[:end], tail[: max(0, end - len(head))]
+        opcode, pad, tver, dqpn, ack_req, rtx, ts, psn = _read_bth(head, envelope.bth_at)
+        if tver != TVER:
+            raise MalformedError(Malformed.TVER, f"BTH.tver: {tver}")
+        packet = Packet(envelope, opcode, pad, dqpn, ack_req, rtx, ts, psn)
+        if opcode in WRITE_OPCODES:
+            _read_data_packet(packet, head, tail)
+        elif opcode in EXTENSIONS:
+            _read_control_packet(packet, head + tail)
+        else:
+            raise MalformedError(Malformed.OPCODE, f"BTH.opcode: {opcode:#04x}")
+        return packet
 
 
 def parse(frame: Frame, wire: Wire = DEFAULT_WIRE) -> Packet:
-    """Decapsulate, check and read a frame, whatever its bytes and wherever head and tail meet.
-
-    MalformedError says why it is not a packet of `wire`; nothing else is raised. It is fastest when the head
-    is the headers and the tail the rest, as `build_data` makes it.
-    """
-    return read_frame(_parse, frame, wire)
+    """`Parser.parse` for a single frame."""
+    return Parser(wire).parse(frame)
 
 
-def read_frame(read: Callable[[bytes, bytes, Wire], P], frame: Frame, wire: Wire) -> P:
-    """`read` (head, tail, wire) if the head holds all headers, else again with the tail joined to it.
+def read_frame(read: Callable[[bytes, bytes], P], frame: Frame) -> P:
+    """`read` (head, tail) if the head holds all headers, else again with the tail joined to it.
 
-    `read` raises struct.error where the head is too short for what it says. MalformedError if the tail does not help.
+    `read` raises struct.error or IndexError where the head is too short for what it says. MalformedError if the tail
+    does not help.
     """
     head, tail = frame
     try:
-        return read(head, tail, wire)
-    except struct.error:
+        return read(head, tail)
+    except (struct.error, IndexError):
         pass
     if tail:
-        return read_frame(read, (head + tail, b""), wire)
+        return read_frame(read, (head + tail, b""))
     raise MalformedError(Malformed.TRUNCATED, f"{len(head)} bytes end inside the headers")
 
 
-def _parse(head: bytes, tail: bytes, wire: Wire) -> Packet:
-    """`parse` of a frame whose headers lie in the head; struct.error if they do not."""
+def _check_size(size: int, end: int) -> None:
+    if size < end:
+        raise MalformedError(Malformed.TRUNCATED, f"IPv6.payload_len: {end - size} bytes are missing")
+
+
+def _read_envelope(head: bytes, size: int, wire: Wire) -> Envelope:
+    """Everything up to UDP, of a frame of `size` bytes."""
     eth_dst, ethertype, version, dscp, ecn, flow_label, ip_len, next_hdr, src, dst = _read_outermost(head, 0)
     if ethertype != ETHERTYPE_IPV6:
         raise MalformedError(Malformed.ETHERTYPE, f"Ethernet.ethertype: {ethertype:#06x}")
@@ -400,12 +466,8 @@ def _parse(head: bytes, tail: bytes, wire: Wire) -> Packet:
         raise MalformedError(Malformed.IP_VERSION, f"IPv6.version: {version}")
     at = _IP_END
     end = at + ip_len
-    surplus = len(head) + len(tail) - end
-    if surplus < 0:
-        raise MalformedError(Malformed.TRUNCATED, f"IPv6.payload_len: {ip_len}, {-surplus} bytes missing")
-    if surplus:  # Ethernet pads a short frame
-        head, tail = head[:end], tail[: max(0, end - len(head))]
-
+    _check_size(size, end)
+    head = head[:end]
     outer_dst = None
     if next_hdr == NEXT_HEADER_IPV6:
         outer_dst = dst
@@ -416,45 +478,37 @@ def _parse(head: bytes, tail: bytes, wire: Wire) -> Packet:
     if next_hdr != NEXT_HEADER_UDP:
         raise MalformedError(Malformed.NEXT_HEADER, f"IPv6.next_hdr: {next_hdr}")
 
-    udp_sport, udp_dport, udp_len, opcode, pad, tver, dqpn, ack_req, rtx, ts, psn = _read_transport(head, at)
+    udp_sport, udp_dport, udp_len = _read_udp(head, at)
     if udp_dport not in _UDP_PORTS and udp_dport != wire.udp_port:
         raise MalformedError(Malformed.UDP_PORT, f"UDP.dst_port: {udp_dport}")
-    plan = wire.dscp
-    lasthop = dscp == plan.trimmed_lasthop
-    trimmed = lasthop or dscp == plan.trimmed
+    lasthop = dscp == wire.dscp.trimmed_lasthop
+    trimmed = lasthop or dscp == wire.dscp.trimmed
     present = end - at
     cut = trimmed and udp_len > present
     if udp_len != present and not cut:
         raise MalformedError(Malformed.LENGTH, f"UDP.length: {udp_len}, {present} bytes are there")
     if outer_dst is not None and ip_len != udp_len:  # trimming rewrites the outermost length only
         raise MalformedError(Malformed.LENGTH, f"inner IPv6.payload_len: {ip_len}, UDP.length: {udp_len}")
-    if tver != TVER:
-        raise MalformedError(Malformed.TVER, f"BTH.tver: {tver}")
-
+    bth_at = at + UDP.SIZE
+    crc = ip_udp_crc(head[at - _IP_SIZE : bth_at])
     ev = ev_from(udp_sport, flow_label)
-    packet = Packet(
-        eth_dst, outer_dst, dscp, ecn, src, dst, udp_dport, udp_len, ev,
-        opcode, pad, dqpn, ack_req, rtx, ts, psn, trimmed, lasthop, cut,
-    )  # fmt: skip
-    if opcode in WRITE_OPCODES:
-        _parse_data(packet, head, tail, at)
-    elif opcode in EXTENSIONS:
-        _parse_control(packet, head + tail, at)
-    else:
-        raise MalformedError(Malformed.OPCODE, f"BTH.opcode: {opcode:#04x}")
-    return packet
+    return Envelope(
+        eth_dst, outer_dst, dscp, ecn, src, dst, udp_dport, udp_len, ev, trimmed, lasthop, cut, bth_at, end, crc
+    )
 
 
-def _parse_data(packet: Packet, head: bytes, tail: bytes, udp_at: int) -> None:
-    """METH and what follows, of a frame with UDP at `udp_at`."""
-    meth_at = udp_at + _BTH_END
-    imm_at = udp_at + _RETH_END[packet.ts]
+def _read_data_packet(packet: Packet, head: bytes, tail: bytes) -> None:
+    """METH and what follows."""
+    envelope = packet.envelope
+    bth_at = envelope.bth_at
+    meth_at = bth_at + BTH.SIZE
+    imm_at = bth_at + _RETH_END[packet.ts]
     payload_at = imm_at + ImmDt.SIZE if packet.opcode in WRITE_IMM_OPCODES else imm_at
-    payload_len = udp_at + packet.udp_len - payload_at - packet.pad - ICRC_SIZE
-    if payload_len < 0 or packet.udp_len % WORD_SIZE:
-        raise MalformedError(Malformed.LENGTH, f"UDP.length: {packet.udp_len} in a data packet")
-    packet.payload_len = payload_len
-    if packet.cut:
+    sent = envelope.udp_len
+    packet.payload_len = payload_len = bth_at - UDP.SIZE + sent - payload_at - packet.pad - ICRC_SIZE
+    if payload_len < 0 or sent % WORD_SIZE:
+        raise MalformedError(Malformed.LENGTH, f"UDP.length: {sent} in a data packet")
+    if envelope.cut:
         packet.rqmsn, packet.msn = _read_meth(head, meth_at)
         if packet.ts:
             packet.tx_timestamp, packet.tsr = _read_tseth(head, meth_at + METH.SIZE)
@@ -468,22 +522,21 @@ def _parse_data(packet: Packet, head: bytes, tail: bytes, udp_at: int) -> None:
         packet.rqmsn, packet.msn, packet.va, packet.rkey, packet.dma_len = _read_data(head, meth_at)
     if payload_at != imm_at:
         (packet.imm,) = _read_imm(head, imm_at)
-    _check_icrc(head, tail, udp_at)
+    _check_icrc(envelope, head[bth_at:], tail)
     if len(head) != payload_at:
         tail = (head + tail)[payload_at:]
     packet.payload = tail[:payload_len]
 
 
-def _parse_control(packet: Packet, data: bytes, udp_at: int) -> None:
-    """What follows BTH, of a frame with UDP at `udp_at`."""
-    sent = _BTH_END + _EXTENSION_SIZES[packet.opcode] + ICRC_SIZE
-    if packet.udp_len != sent or packet.cut:
-        raise MalformedError(
-            Malformed.LENGTH,
-            f"UDP.length: {packet.udp_len}, {len(data) - udp_at} bytes are there, not {sent}",
-        )
-    _check_icrc(data, b"", udp_at)
-    at = udp_at + _BTH_END
+def _read_control_packet(packet: Packet, data: bytes) -> None:
+    """What follows BTH."""
+    envelope = packet.envelope
+    sent = UDP.SIZE + BTH.SIZE + _EXTENSION_SIZES[packet.opcode] + ICRC_SIZE
+    if envelope.udp_len != sent or envelope.cut:
+        there = len(data) - envelope.bth_at + UDP.SIZE
+        raise MalformedError(Malformed.LENGTH, f"UDP.length: {envelope.udp_len}, {there} bytes are there, not {sent}")
+    _check_icrc(envelope, data[envelope.bth_at :], b"")
+    at = envelope.bth_at + BTH.SIZE
     extension = []
     for kind in EXTENSIONS[packet.opcode]:
         extension.append(kind.unpack(data, at))
@@ -491,6 +544,6 @@ def _parse_control(packet: Packet, data: bytes, udp_at: int) -> None:
     packet.ext = tuple(extension)
 
 
-def _check_icrc(head: bytes, tail: bytes, udp_at: int) -> None:
-    if not is_intact(head[udp_at - _IP_SIZE :], tail):
+def _check_icrc(envelope: Envelope, from_bth: bytes, tail: bytes) -> None:
+    if not is_intact_after(envelope.crc, from_bth, tail):
         raise MalformedError(Malformed.ICRC, "the ICRC is not that of the bytes")

@@ -149,7 +149,7 @@ class Responder:
         """
         psn = unwrap(packet.psn, self._cack, 24)
         offset = psn - self._cack - 1
-        marked = packet.ecn == Ecn.CE
+        marked = packet.envelope.ecn == Ecn.CE
         if offset < 0 or self._arrived >> offset & 1:
             # A lost SACK or Transport ACK is made up for.
             self.counters.duplicates += 1
@@ -160,9 +160,9 @@ class Responder:
             self.counters.out_of_window += 1
             self._nack(packet, NackReason.PSN_OOR_WINDOW)
             return 0
-        if packet.cut:
+        if packet.envelope.cut:
             self.counters.trimmed += 1
-            self._nack(packet, NackReason.TRIMMED_LASTHOP if packet.lasthop else NackReason.TRIMMED)
+            self._nack(packet, NackReason.TRIMMED_LASTHOP if packet.envelope.lasthop else NackReason.TRIMMED)
             return 0
         self.counters.packets += 1
         self._mark_arrived(psn, offset)
@@ -272,7 +272,7 @@ class Responder:
             m=SackMark.SKIP_ONCE if marked else SackMark.NONE,
             pr=probe is not None,
             ack_psn_offset=_signed16(psn - self._cack) if probe is None else _as_signed16(probe.probe_id),
-            entropy=packet.ev,
+            entropy=packet.envelope.ev,
             spdcid=self._qpn & 0xFFFF,
             dpdcid=self._dest_qpn & 0xFFFF,
             cack_psn=self._cack & 0xFFFFFF,
@@ -297,7 +297,7 @@ class Responder:
     def _nack(self, packet: Packet, reason: NackReason) -> None:
         neth = NETH(
             reason=reason,
-            entropy=packet.ev,
+            entropy=packet.envelope.ev,
             spdcid=self._qpn & 0xFFFF,
             dpdcid=self._dest_qpn & 0xFFFF,
             nack_psn=packet.psn,

@@ -9,6 +9,7 @@ RETH is in a message's first packet only, ImmDt in its last.
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 
 from nic_model.headers import (
     AETH,
@@ -197,10 +198,10 @@ def parse(frame: Frame, wire: Wire = DEFAULT_WIRE) -> Packet:
 
     MalformedError says why it is not a packet of `wire`; nothing else is raised.
     """
-    return read_frame(_parse, frame, wire)
+    return read_frame(partial(_parse, wire), frame)
 
 
-def _parse(head: bytes, tail: bytes, wire: Wire) -> Packet:
+def _parse(wire: Wire, head: bytes, tail: bytes) -> Packet:
     """`parse` of a frame whose headers lie in the head; struct.error if they do not."""
     eth_dst, ethertype, version, ecn, ip_len, next_hdr, src, dst = _read_ip(head, 0)
     if ethertype != ETHERTYPE_IPV6:

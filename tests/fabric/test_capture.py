@@ -46,7 +46,7 @@ def test_scapy_reads_back_every_frame_and_each_is_a_packet(captured: tuple[Run, 
         for frame, meta in reader:
             packet = parse((frame, b""))
             leaving = frame[6:12] in macs
-            plane = macs.index(frame[6:12] if leaving else packet.eth_dst)
+            plane = macs.index(frame[6:12] if leaving else packet.envelope.eth_dst)
             assert meta.ifname == f"nic0 plane {plane}".encode() and meta.linktype == 1
             assert meta.wirelen == len(frame)
             assert meta.direction == (2 if leaving else 1)

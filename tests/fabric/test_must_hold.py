@@ -119,7 +119,7 @@ def test_a_black_t1_is_out_of_use_within_three_round_trips_and_its_evs_return(
         if node._black_holes:
             packet = parse(frame)
             if packet.opcode in WRITE_OPCODES:
-                first_loss.setdefault((packet.src, packet.ev), node._events.now)
+                first_loss.setdefault((packet.envelope.src, packet.envelope.ev), node._events.now)
         arrive(node, port, frame)
 
     monkeypatch.setattr(SwitchNode, "arrive", watched)

@@ -204,14 +204,14 @@ def test_feedback_that_contradicts_the_send_record_moves_no_ev() -> None:
     pair.run(until=RTO // 2)
     requester, _ = halves(pair)
     (_, _, first), (_, _, second), *_ = sent_by(pair, 0)
-    inject(pair, 0, control(pair, 0, Opcode.SACK, sack(entropy=second.ev, m=SackMark.ALWAYS_SKIP)))
+    inject(pair, 0, control(pair, 0, Opcode.SACK, sack(entropy=second.envelope.ev, m=SackMark.ALWAYS_SKIP)))
     assert requester.counters.unexpected == 1 and pair.sides[0].events == []
     assert {ev.state for ev in requester.evs} == {EvState.GOOD}
     # the reserved mark says nothing
-    inject(pair, 0, control(pair, 0, Opcode.SACK, sack(entropy=first.ev, m=3)))
+    inject(pair, 0, control(pair, 0, Opcode.SACK, sack(entropy=first.envelope.ev, m=3)))
     assert pair.sides[0].events == []
-    inject(pair, 0, control(pair, 0, Opcode.SACK, sack(entropy=first.ev, m=SackMark.ALWAYS_SKIP)))
-    assert [(event.value, event.new) for event in pair.sides[0].events] == [(first.ev, EvState.ASSUMED_BAD)]
+    inject(pair, 0, control(pair, 0, Opcode.SACK, sack(entropy=first.envelope.ev, m=SackMark.ALWAYS_SKIP)))
+    assert [(event.value, event.new) for event in pair.sides[0].events] == [(first.envelope.ev, EvState.ASSUMED_BAD)]
 
 
 def test_a_responder_that_refuses_for_ever_is_a_qp_error() -> None:
@@ -228,7 +228,7 @@ def test_a_responder_that_refuses_for_ever_is_a_qp_error() -> None:
             nacked = len(packets)
             neth = NETH(
                 reason=NackReason.NO_RESOURCE,
-                entropy=packets[-1][2].ev,
+                entropy=packets[-1][2].envelope.ev,
                 spdcid=QPN,
                 dpdcid=QPN,
                 nack_psn=FIRST_PSN,
@@ -444,8 +444,8 @@ def test_a_path_slower_than_the_probe_interval_is_trusted_again(delay: int) -> N
     def until_200_us(sender: int, _plane: int, frame: Frame, now: int) -> int | None:
         packet = parse(frame)
         if sender == 0 and not dead and now > 70_000:
-            dead.append(packet.ev)
-        return None if sender == 0 and dead and packet.ev == dead[0] and now < 200_000 else delay
+            dead.append(packet.envelope.ev)
+        return None if sender == 0 and dead and packet.envelope.ev == dead[0] and now < 200_000 else delay
 
     pair = BackToBack(until_200_us, profile=EvProfile(16, 0), window=1 << 20)
     source, target = filled(pair, 8000)
@@ -465,8 +465,8 @@ def test_an_answer_out_of_the_row_of_probes_begins_it_anew() -> None:
         nonlocal lost
         packet = parse(frame)
         if sender == 0 and not dead and now > 20_000:
-            dead.append(packet.ev)
-        if sender or not dead or packet.ev != dead[0]:
+            dead.append(packet.envelope.ev)
+        if sender or not dead or packet.envelope.ev != dead[0]:
             return DELAY
         if packet.opcode == Opcode.ENDPOINT_REQUEST:
             lost += 1
@@ -573,7 +573,7 @@ def test_what_a_dead_path_at_the_floor_lost_is_not_kept_for_ever() -> None:
 
     def only_plane_0(sender: int, _plane: int, frame: Frame, _now: int) -> int | None:
         packet = parse(frame)
-        return None if not sender and packet.ev in dead and packet.opcode < Opcode.TRANSPORT_ACK else DELAY
+        return None if not sender and packet.envelope.ev in dead and packet.opcode < Opcode.TRANSPORT_ACK else DELAY
 
     pair = BackToBack(only_plane_0, profile=EvProfile(4, 0, min_active=4), window=100_000)
     source, target = filled(pair, 1000)
@@ -593,7 +593,12 @@ def test_a_packet_sent_a_moment_ago_is_not_what_timed_out() -> None:
     pair.run(until=RTO - 3_000)
     first = sent_by(pair, 0)[-1][2]
     nack = NETH(
-        reason=NackReason.NO_PKT_BUFFER, entropy=first.ev, spdcid=QPN, dpdcid=QPN, nack_psn=FIRST_PSN, tx_timestamp=0
+        reason=NackReason.NO_PKT_BUFFER,
+        entropy=first.envelope.ev,
+        spdcid=QPN,
+        dpdcid=QPN,
+        nack_psn=FIRST_PSN,
+        tx_timestamp=0,
     )
     pair.now = RTO - 3_000
     inject(pair, 0, control(pair, 0, Opcode.NACK, nack.pack()))
@@ -858,7 +863,7 @@ def test_an_endpoint_response_goes_back_with_id_and_timestamp() -> None:
     ((_, plane, answer),) = sent_by(pair, 1)
     assert (answer.opcode, answer.dqpn, answer.psn) == (Opcode.ENDPOINT_RESPONSE, 2, 0x1234)
     assert (answer.endpoint.op, answer.endpoint.tx_timestamp) == (EndpointOp.EV_PROBE, 0xABCD)
-    assert (plane, answer.ev, answer.dscp, answer.ecn) == (2, srv6_ev(2, 0), 46, 0)
+    assert (plane, answer.envelope.ev, answer.envelope.dscp, answer.envelope.ecn) == (2, srv6_ev(2, 0), 46, 0)
 
 
 @pytest.mark.parametrize("case", ["deregistered in use", "of another PD"])
@@ -893,7 +898,7 @@ def test_a_sack_acknowledges_its_trigger_wherever_the_bitmap_lies() -> None:
     requester, _ = halves(pair)
     nothing = {"cack_psn": FIRST_PSN - 1, "sack_offset": 1, "sack_bitmap": 0}
     for offset in (4, 6):
-        ev = sent_by(pair, 0)[offset - 1][2].ev
+        ev = sent_by(pair, 0)[offset - 1][2].envelope.ev
         inject(pair, 0, control(pair, 0, Opcode.SACK, sack(ack_psn_offset=offset, entropy=ev, **nothing)))
     assert sorted(set(range(8)) - {psn - FIRST_PSN for psn in requester._records}) == [3, 5]
     assert requester.in_flight == 6 * requester._full_packet
@@ -921,12 +926,12 @@ def test_a_nack_that_says_nothing_of_the_path(reason: NackReason) -> None:
     pair = under_way()
     requester, _ = halves(pair)
     lost = sent_by(pair, 0)[2][2]
-    nack = NETH(reason=reason, entropy=lost.ev, spdcid=QPN, dpdcid=QPN, nack_psn=lost.psn, tx_timestamp=0)
+    nack = NETH(reason=reason, entropy=lost.envelope.ev, spdcid=QPN, dpdcid=QPN, nack_psn=lost.psn, tx_timestamp=0)
     for _ in range(2):  # one NACK, one retransmission
         inject(pair, 0, control(pair, 0, Opcode.NACK, nack.pack()))
     pair.run(until=RTO // 2 + 1_000)
     (again,) = [packet for _, _, packet in sent_by(pair, 0) if packet.rtx]
-    assert again.psn == lost.psn and again.ev != lost.ev
+    assert again.psn == lost.psn and again.envelope.ev != lost.envelope.ev
     assert pair.sides[0].events == [] and {ev.state for ev in requester.evs} == {EvState.GOOD}
 
 
@@ -955,7 +960,7 @@ def test_an_rtt_sample_counts_only_where_a_retransmission_leaves_no_doubt() -> N
     for packet in (first[1], again[1]):
         seth = SETH(
             ack_psn_offset=1,
-            entropy=packet.ev,
+            entropy=packet.envelope.ev,
             spdcid=QPN,
             dpdcid=QPN,
             cack_psn=FIRST_PSN - 1,
@@ -981,7 +986,12 @@ def test_the_oldest_gap_is_filled_first() -> None:
     for psn in (5, 3, 4):
         lost = sent_by(pair, 0)[psn][2]
         nack = NETH(
-            reason=NackReason.TRIMMED, entropy=lost.ev, spdcid=QPN, dpdcid=QPN, nack_psn=lost.psn, tx_timestamp=0
+            reason=NackReason.TRIMMED,
+            entropy=lost.envelope.ev,
+            spdcid=QPN,
+            dpdcid=QPN,
+            nack_psn=lost.psn,
+            tx_timestamp=0,
         )
         inject(pair, 0, control(pair, 0, Opcode.NACK, nack.pack()))
     pair.run(until=pair.now + 2_000)
@@ -1045,7 +1055,12 @@ def test_a_nack_of_another_transmission_is_ignored() -> None:
     pair = under_way()
     (_, _, first), (_, _, second), *_ = sent_by(pair, 0)
     nack = NETH(
-        reason=NackReason.TRIMMED, entropy=second.ev, spdcid=QPN, dpdcid=QPN, nack_psn=first.psn, tx_timestamp=0
+        reason=NackReason.TRIMMED,
+        entropy=second.envelope.ev,
+        spdcid=QPN,
+        dpdcid=QPN,
+        nack_psn=first.psn,
+        tx_timestamp=0,
     )
     inject(pair, 0, control(pair, 0, Opcode.NACK, nack.pack()))
     assert halves(pair)[0].losses[LossReason.TRIMMED] == 0 and pair.sides[0].events == []

@@ -77,7 +77,7 @@ def test_opcodes_and_headers_of_a_three_packet_message() -> None:
     assert {(p.msn, p.rqmsn) for p in sent} == {(1, 1)}
     assert [p.imm for p in sent] == [None, None, 0xCAFE]
     assert [p.ack_req for p in sent] == [False, False, True]
-    assert {(p.dscp, p.ecn) for p in sent} == {(4, 2)}  # TRIMMABLE, ECT(0)
+    assert {(p.envelope.dscp, p.envelope.ecn) for p in sent} == {(4, 2)}  # TRIMMABLE, ECT(0)
     (received,) = pair.sides[1].completions()
     assert (received.opcode, received.imm_data, received.byte_len) == (WCOpcode.RECV_RDMA_WITH_IMM, 0xCAFE, 10_000)
 
@@ -101,9 +101,9 @@ def test_planes_carry_equal_shares_over_different_paths() -> None:
     pair.run()
     by_plane = Counter(plane for _, plane, _ in data_of(pair))
     assert by_plane == dict.fromkeys(range(PLANES), 40)
-    assert Counter(Counter(packet.ev for _, _, packet in data_of(pair)).values()) == {10: 16}
+    assert Counter(Counter(packet.envelope.ev for _, _, packet in data_of(pair)).values()) == {10: 16}
     for _, plane, packet in data_of(pair):
-        assert packet.ev >> 29 == plane
+        assert packet.envelope.ev >> 29 == plane
 
 
 def test_the_outer_destination_is_the_evs_usid_list() -> None:
@@ -112,9 +112,9 @@ def test_the_outer_destination_is_the_evs_usid_list() -> None:
     pair.write(source, target)
     pair.run()
     for _, plane, packet in data_of(pair):
-        uplink = packet.ev >> 19 & 0x3FF
+        uplink = packet.envelope.ev >> 19 & 0x3FF
         usids = [0x2000 | plane << 10, 0x4000 | plane << 10 | uplink, 0x2001 | plane << 10, 0xE000 | plane << 10, 0, 0]
-        assert packet.outer_dst == bytes.fromhex("fcbbbbbb") + b"".join(u.to_bytes(2, "big") for u in usids)
+        assert packet.envelope.outer_dst == bytes.fromhex("fcbbbbbb") + b"".join(u.to_bytes(2, "big") for u in usids)
 
 
 def test_paths_of_unequal_delay_cause_no_retransmission() -> None:
@@ -123,7 +123,7 @@ def test_paths_of_unequal_delay_cause_no_retransmission() -> None:
     per_path: dict[tuple[int, int], int] = {}
 
     def verdict(sender: int, _plane: int, frame: Frame, _now: int) -> int:
-        return per_path.setdefault((sender, parse(frame).ev), delays.randrange(1000, 5000))
+        return per_path.setdefault((sender, parse(frame).envelope.ev), delays.randrange(1000, 5000))
 
     pair = BackToBack(verdict)
     source, target = filled(pair, 3_000_000)
@@ -141,7 +141,7 @@ def test_many_messages_complete_in_post_order_and_immediates_in_send_order() -> 
     per_path: dict[int, int] = {}
 
     def verdict(_sender: int, _plane: int, frame: Frame, _now: int) -> int:
-        return per_path.setdefault(parse(frame).ev, delays.randrange(1000, 9000))
+        return per_path.setdefault(parse(frame).envelope.ev, delays.randrange(1000, 9000))
 
     pair = BackToBack(verdict)
     source, target = filled(pair, 400_000)
@@ -196,7 +196,7 @@ def test_sack_after_each_16_kib_and_on_the_last_packet() -> None:
     # 4 x 4176 nominal bytes exceed the threshold of 16,384
     assert len(sacks) == 3
     assert [s.sack.cack_psn for s in sacks] == [0xFFFFF3, 0xFFFFF7, 0xFFFFFB]
-    assert {(s.dscp, s.ecn) for s in sacks} == {(46, 0)}  # CONTROL, not-ECT
+    assert {(s.envelope.dscp, s.envelope.ecn) for s in sacks} == {(46, 0)}  # CONTROL, not-ECT
 
 
 def test_a_lost_packet_is_sent_again_once_on_another_path_of_a_good_state() -> None:
@@ -215,14 +215,14 @@ def test_a_lost_packet_is_sent_again_once_on_another_path_of_a_good_state() -> N
     assert target.buf == source.buf
     again = [packet for _, _, packet in data_of(pair) if packet.rtx]
     assert [packet.psn for packet in again] == [0xFFFFF3]
-    assert again[0].ev != lost[0].ev and again[0].dscp == 8  # TRIMMABLE_RETX
+    assert again[0].envelope.ev != lost[0].envelope.ev and again[0].envelope.dscp == 8  # TRIMMABLE_RETX
     (event,) = [event for event in pair.sides[0].events if event.new is EvState.ASSUMED_BAD]
-    assert (event.value, event.old) == (lost[0].ev, EvState.GOOD)
+    assert (event.value, event.old) == (lost[0].envelope.ev, EvState.GOOD)
     requester = pair.sides[0].qp.core.requester
     assert requester is not None
-    assert requester.evs.replaced == [int(plane == lost[0].ev >> 29) for plane in range(PLANES)]
+    assert requester.evs.replaced == [int(plane == lost[0].envelope.ev >> 29) for plane in range(PLANES)]
     # no data on the path after it was given up
-    assert all(packet.ev != lost[0].ev for now, _, packet in data_of(pair) if now > event.time)
+    assert all(packet.envelope.ev != lost[0].envelope.ev for now, _, packet in data_of(pair) if now > event.time)
 
 
 def test_a_dead_path_is_given_up_within_three_round_trips() -> None:
@@ -233,9 +233,9 @@ def test_a_dead_path_is_given_up_within_three_round_trips() -> None:
         if sender or packet.opcode > Opcode.WRITE_ONLY_IMM or now < 20_000:
             return False
         if not dead:
-            dead.append(packet.ev)
+            dead.append(packet.envelope.ev)
             first_loss.append(now)
-        return packet.ev == dead[0]
+        return packet.envelope.ev == dead[0]
 
     pair = BackToBack(Lose(on_dead_path))
     source, target = filled(pair, 1000 * 4096)
@@ -423,7 +423,7 @@ def test_whatever_is_lost_every_byte_arrives_and_every_work_request_completes_on
     def verdict(sender: int, _plane: int, frame: Frame, _now: int) -> int | None:
         if rng.random() < loss:
             return None
-        return per_path.setdefault((sender, parse(frame).ev), rng.randrange(500, 6000))
+        return per_path.setdefault((sender, parse(frame).envelope.ev), rng.randrange(500, 6000))
 
     pair = BackToBack(verdict, seed=seed, window=window, profile=EvProfile(16, 16), exp_cnt=25)
     total = max(1, sum(lengths))

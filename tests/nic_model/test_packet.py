@@ -252,18 +252,23 @@ def test_a_data_packet_comes_back(encap: Encap, fields: dict[str, Any], opcode: 
     packet = parse(frame, encap.wire)
     tseth = fields.pop("tseth")
     for name, value in fields.items():
-        assert getattr(packet, name) == value, name
-    assert (packet.opcode, packet.imm, packet.ev) == (opcode, with_imm, encap.ev)
+        assert getattr(packet.envelope if name in ("dscp", "ecn") else packet, name) == value, name
+    assert (packet.opcode, packet.imm, packet.envelope.ev) == (opcode, with_imm, encap.ev)
     assert (packet.ts, packet.tx_timestamp, packet.tsr) == ((True, *tseth) if tseth else (False, 0, 0))
     assert (packet.payload_len, packet.pad) == (len(payload), -len(payload) % 4)
-    assert (packet.eth_dst, packet.outer_dst, packet.src, packet.dst) == (
+    assert (packet.envelope.eth_dst, packet.envelope.outer_dst, packet.envelope.src, packet.envelope.dst) == (
         encap.eth_dst,
         encap.outer_dst,
         encap.inner_src,
         encap.inner_dst,
     )
-    assert (packet.outer, packet.udp_dport) == (encap.outer_dst is not None, encap.wire.udp_port)
-    assert (packet.trimmed, packet.lasthop, packet.cut, packet.ext) == (False, False, False, ())
+    assert (packet.envelope.outer, packet.envelope.udp_dport) == (encap.outer_dst is not None, encap.wire.udp_port)
+    assert (packet.envelope.trimmed, packet.envelope.lasthop, packet.envelope.cut, packet.ext) == (
+        False,
+        False,
+        False,
+        (),
+    )
     assert nominal_size(packet) == nominal_data_size(len(payload), ts=tseth is not None, imm=with_imm is not None)
 
 
@@ -272,9 +277,9 @@ def test_a_control_packet_comes_back(encap: Encap, opcode: Opcode, flags: tuple[
     frame = control(opcode, encap, ack_req=flags[0], rtx=flags[1])
     packet = parse(frame, encap.wire)
     assert packet.ext == EXTENSION_HEADERS[opcode]
-    assert (packet.opcode, packet.dqpn, packet.psn, packet.ev) == (opcode, 2, 5, encap.ev)
+    assert (packet.opcode, packet.dqpn, packet.psn, packet.envelope.ev) == (opcode, 2, 5, encap.ev)
     assert (packet.ack_req, packet.rtx, packet.ts) == (*flags, False)
-    assert (packet.dscp, packet.ecn, packet.payload) == (DSCP.control, Ecn.NOT_ECT, b"")
+    assert (packet.envelope.dscp, packet.envelope.ecn, packet.payload) == (DSCP.control, Ecn.NOT_ECT, b"")
 
 
 def test_a_control_packets_headers_by_name() -> None:
@@ -340,8 +345,8 @@ class Rewrite(NamedTuple):
 
 
 def test_ce_is_taken_from_the_outermost_header() -> None:
-    assert parse(Rewrite(9999, DSCP.trimmable, Ecn.CE)(data())).ecn == Ecn.CE
-    assert parse(Rewrite(9999, DSCP.trimmable, Ecn.CE)(data(ECMP))).ecn == Ecn.CE
+    assert parse(Rewrite(9999, DSCP.trimmable, Ecn.CE)(data())).envelope.ecn == Ecn.CE
+    assert parse(Rewrite(9999, DSCP.trimmable, Ecn.CE)(data(ECMP))).envelope.ecn == Ecn.CE
 
 
 @pytest.mark.parametrize(("encap", "smallest"), [(SRV6, 128), (ECMP, 82)], ids=["srv6", "ecmp"])
@@ -350,23 +355,29 @@ def test_a_cut_packet(encap: Encap, smallest: int, dscp: int, lasthop: bool) -> 
     frame = data(encap, payload=bytes(4096))
     for length in (smallest, smallest + 1, 256, len(whole(frame)) - 1):
         packet = parse(Rewrite(length, dscp)(frame))
-        assert (packet.trimmed, packet.lasthop, packet.cut) == (True, lasthop, True)
+        assert (packet.envelope.trimmed, packet.envelope.lasthop, packet.envelope.cut) == (True, lasthop, True)
         assert (packet.dqpn, packet.psn, packet.msn, packet.rqmsn) == (0x123456, 0xABCDEF, 0x0304, 0x0102)
-        assert (packet.tx_timestamp, packet.tsr, packet.ev) == (0xBEEF, 1, EV)
+        assert (packet.tx_timestamp, packet.tsr, packet.envelope.ev) == (0xBEEF, 1, EV)
         assert (packet.va, packet.rkey, packet.dma_len, packet.imm, packet.payload) == (0, 0, 0, None, b"")
         assert (packet.payload_len, nominal_size(packet)) == (4096, nominal_data_size(4096, ts=True, imm=False))
 
 
 def test_a_cut_packet_without_timestamp() -> None:
     packet = parse(Rewrite(128, DSCP.trimmed)(data(opcode=Opcode.WRITE_LAST_IMM, imm=7, tseth=None)))
-    assert (packet.cut, packet.ts, packet.tx_timestamp, packet.imm, packet.payload_len) == (True, False, 0, None, 64)
+    assert (packet.envelope.cut, packet.ts, packet.tx_timestamp, packet.imm, packet.payload_len) == (
+        True,
+        False,
+        0,
+        None,
+        64,
+    )
 
 
 @MODES
 def test_a_cut_packet_must_reach_the_end_of_tseth(encap: Encap) -> None:
     frame = data(encap)
     end = len(frame[0]) - RETH.SIZE
-    assert parse(Rewrite(end, DSCP.trimmed)(frame)).cut
+    assert parse(Rewrite(end, DSCP.trimmed)(frame)).envelope.cut
     for length in range(Ethernet.SIZE + IPv6.SIZE, end):
         assert reason(Rewrite(length, DSCP.trimmed)(frame)) == Malformed.TRUNCATED
 
@@ -380,7 +391,7 @@ def test_padding_is_not_taken_for_a_cut_packets_headers() -> None:
 def test_a_trimmed_packet_that_is_whole_is_data(encap: Encap) -> None:
     frame = Rewrite(9999, DSCP.trimmed)(data(encap))
     packet = parse(frame)
-    assert (packet.trimmed, packet.cut, packet.payload) == (True, False, FIELDS["payload"])
+    assert (packet.envelope.trimmed, packet.envelope.cut, packet.payload) == (True, False, FIELDS["payload"])
     corrupted = frame[0][:-9] + b"\xee" + frame[0][-8:]
     assert reason(corrupted) == Malformed.ICRC
 
@@ -389,7 +400,7 @@ def test_a_cut_packet_needs_the_trimmed_dscp() -> None:
     assert reason(Rewrite(128, DSCP.trimmable)(data())) == Malformed.LENGTH
     plan = Wire(dscp=DscpPlan(trimmed=5))
     assert reason(Rewrite(128, DSCP.trimmed)(data()), plan) == Malformed.LENGTH
-    assert parse(Rewrite(128, 5)(data()), plan).cut
+    assert parse(Rewrite(128, 5)(data()), plan).envelope.cut
 
 
 def test_control_is_never_cut() -> None:
@@ -460,10 +471,10 @@ def test_a_refusal_says_what_was_found() -> None:
 
 def test_both_udp_ports_are_accepted_and_a_third_where_set() -> None:
     for port in (4791, 4971):
-        assert parse((edited(data(), UDP, UDP_AT, dst_port=port), b"")).udp_dport == port
+        assert parse((edited(data(), UDP, UDP_AT, dst_port=port), b"")).envelope.udp_dport == port
     other = edited(data(), UDP, UDP_AT, dst_port=5000)
     assert reason(other) == Malformed.UDP_PORT
-    assert parse((other, b""), Wire(udp_port=5000)).udp_dport == 5000
+    assert parse((other, b""), Wire(udp_port=5000)).envelope.udp_dport == 5000
 
 
 def test_reserved_bits_are_ignored() -> None:

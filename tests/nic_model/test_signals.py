@@ -79,7 +79,7 @@ def test_a_trimmed_packet_is_nacked_and_sent_again_once(dscp: int, reason: NackR
     pair.run()
     assert target.buf == source.buf
     nacks = [p.nack for _, _, p in sent_by(pair, 1) if p.opcode == Opcode.NACK]
-    assert [(n.nack_psn, n.entropy, n.reason) for n in nacks] == [(p.psn, p.ev, reason) for p in cut]
+    assert [(n.nack_psn, n.entropy, n.reason) for n in nacks] == [(p.psn, p.envelope.ev, reason) for p in cut]
     again = Counter(packet.psn for _, _, packet in data_by(pair, 0) if packet.rtx)
     assert again == Counter(packet.psn for packet in cut) and max(again.values()) == 1
     # A trim in the fabric lets the path rest once; one at the last hop says nothing of it. None is a failed path.
@@ -123,12 +123,12 @@ def test_an_ecn_mark_makes_a_sack_at_once_and_the_path_rest_once() -> None:
     pair.write(source, target)
     pair.run()
     sacks = [p.sack for _, _, p in sent_by(pair, 1) if p.opcode == Opcode.SACK]
-    assert [(s.m, s.entropy, s.ack_psn_offset) for s in sacks if s.m] == [(1, first[0].ev, 0)]
+    assert [(s.m, s.entropy, s.ack_psn_offset) for s in sacks if s.m] == [(1, first[0].envelope.ev, 0)]
     ((_, skipped),) = transitions(pair, 0, EvState.SKIP)
-    assert skipped == first[0].ev
+    assert skipped == first[0].envelope.ev
     ((_, rested),) = transitions(pair, 0, EvState.GOOD)
     assert rested == skipped
-    uses = Counter(packet.ev for _, _, packet in data_by(pair, 0))
+    uses = Counter(packet.envelope.ev for _, _, packet in data_by(pair, 0))
     assert uses[skipped] == min(uses.values()) < max(uses.values())
 
 
@@ -185,8 +185,8 @@ def test_a_path_that_heals_is_trusted_again_after_three_probes() -> None:
     def until_150_us(sender: int, _plane: int, frame: Frame, now: int) -> int | None:
         packet = parse(frame)
         if sender == 0 and not dead and now > 20_000:
-            dead.append(packet.ev)
-        return None if sender == 0 and dead and packet.ev == dead[0] and now < 150_000 else DELAY
+            dead.append(packet.envelope.ev)
+        return None if sender == 0 and dead and packet.envelope.ev == dead[0] and now < 150_000 else DELAY
 
     # No backups: the place in the rotation stays free until the path is back.
     pair = BackToBack(until_150_us, profile=EvProfile(16, 0))
@@ -200,14 +200,14 @@ def test_a_path_that_heals_is_trusted_again_after_three_probes() -> None:
     probes = [
         now
         for now, _, p in sent_by(pair, 0)
-        if p.opcode == Opcode.ENDPOINT_REQUEST and p.ev == dead[0] and p.endpoint.op == EndpointOp.EV_PROBE
+        if p.opcode == Opcode.ENDPOINT_REQUEST and p.envelope.ev == dead[0] and p.endpoint.op == EndpointOp.EV_PROBE
     ]
     interval = RTO // 8
     for n, sent in enumerate(probes, start=1):  # a busy port makes one wait for a packet's length at most
         assert gone + interval * n <= sent <= gone + interval * n + n * SERIALISE
     assert sum(now >= 150_000 for now in probes) == 3
     assert 0 <= back - probes[-1] - 2 * DELAY <= 3 * SERIALISE
-    uses = [now for now, _, packet in data_by(pair, 0) if packet.ev == dead[0]]
+    uses = [now for now, _, packet in data_by(pair, 0) if packet.envelope.ev == dead[0]]
     assert not any(gone < now < back for now in uses) and any(now > back for now in uses)
 
 
@@ -217,8 +217,8 @@ def test_a_path_that_stays_dead_is_probed_only_while_there_is_work() -> None:
     def for_ever(sender: int, _plane: int, frame: Frame, now: int) -> int | None:
         packet = parse(frame)
         if sender == 0 and not dead and now > 20_000:
-            dead.append(packet.ev)
-        return None if sender == 0 and dead and packet.ev == dead[0] else DELAY
+            dead.append(packet.envelope.ev)
+        return None if sender == 0 and dead and packet.envelope.ev == dead[0] else DELAY
 
     pair = BackToBack(for_ever)
     source, target = filled(pair, 1000)
@@ -237,7 +237,7 @@ def test_endpoint_packets_that_make_no_sense_are_counted() -> None:
     pair.run()
     (request,) = [f for _, s, _, f in pair.wire_log if s == 0 and parse(f).opcode == Opcode.ENDPOINT_REQUEST]
     (response,) = [f for _, s, _, f in pair.wire_log if s == 1 and parse(f).opcode == Opcode.ENDPOINT_RESPONSE]
-    plane = parse(response).ev >> 29
+    plane = parse(response).envelope.ev >> 29
     nic = pair.sides[0].nic
     for frame in (response, response):  # nobody waits for it any more
         nic.receive(plane, (nic.ports[plane].mac + frame[0][6:], frame[1]), pair.now)
@@ -309,7 +309,7 @@ def test_qps_to_one_destination_share_a_window() -> None:
     sge = SGE(source.addr + half, half, source.lkey)
     more[0].post_send(SendWR(1, WROpcode.RDMA_WRITE, [sge], target.addr + half, target.rkey))
     pair.run(until=19_000)  # before the first SACK
-    assert sum(packet.udp_len - 8 + 40 for _, _, packet in data_by(pair, 0)) <= window
+    assert sum(packet.envelope.udp_len - 8 + 40 for _, _, packet in data_by(pair, 0)) <= window
     assert {packet.dqpn for _, _, packet in data_by(pair, 0)} == {b.qp.qp_num, more[1].qp_num}
     pair.run()
     assert target.buf == source.buf
@@ -323,15 +323,15 @@ def test_control_packets_leave_a_reverse_path_that_died() -> None:
     def reverse_path_dies(sender: int, _plane: int, frame: Frame, now: int) -> int | None:
         packet = parse(frame)
         if sender == 1 and not dead and now > 30_000 and packet.opcode == Opcode.SACK:
-            dead.add(packet.ev)
-        return None if sender == 1 and packet.ev in dead else DELAY
+            dead.add(packet.envelope.ev)
+        return None if sender == 1 and packet.envelope.ev in dead else DELAY
 
     pair = BackToBack(reverse_path_dies)
     source, target = filled(pair, 3000)
     pair.write(source, target)
     pair.run()
     assert target.buf == source.buf
-    sacks = [(now, p.ev) for now, _, p in sent_by(pair, 1) if p.opcode == Opcode.SACK]
+    sacks = [(now, p.envelope.ev) for now, _, p in sent_by(pair, 1) if p.opcode == Opcode.SACK]
     on_dead = [now for now, ev in sacks if ev in dead]
     assert len(on_dead) > 1 and max(on_dead) < 200_000
     probed = [p for _, _, p in sent_by(pair, 1) if p.opcode == Opcode.ENDPOINT_REQUEST]
@@ -354,7 +354,7 @@ def test_with_traffic_both_ways_nothing_is_probed() -> None:
 
 def used(pair: BackToBack, since: int = 0) -> set[tuple[int, int]]:
     """(plane, uplink) of the data packets of side 0."""
-    return {(p.ev >> 29, p.ev >> 19 & 0x3FF) for now, _, p in data_by(pair, 0) if now >= since}
+    return {(p.envelope.ev >> 29, p.envelope.ev >> 19 & 0x3FF) for now, _, p in data_by(pair, 0) if now >= since}
 
 
 def test_explicit_evs_are_used_and_no_others() -> None:
@@ -382,8 +382,8 @@ def test_generated_srv6_evs_make_the_outer_address() -> None:
     pair.run()
     assert target.buf == source.buf
     for _, plane, packet in data_by(pair, 0):
-        uplink = packet.ev >> 19 & 0x3FF
-        assert packet.outer_dst == generate(generated[plane], uplink).to_bytes(16, "big")
+        uplink = packet.envelope.ev >> 19 & 0x3FF
+        assert packet.envelope.outer_dst == generate(generated[plane], uplink).to_bytes(16, "big")
 
 
 def test_a_denylist_forbids_a_plane_a_t1_and_a_remote_link() -> None:
@@ -411,9 +411,9 @@ def test_in_ecmp_mode_nothing_is_encapsulated_and_the_evs_are_random_values() ->
     pair.run()
     assert target.buf == source.buf
     data = data_by(pair, 0)
-    assert len({packet.ev for _, _, packet in data}) == 64
+    assert len({packet.envelope.ev for _, _, packet in data}) == 64
     for _, plane, packet in data:
-        assert packet.outer_dst is None and packet.ev >> 29 == plane
-        assert packet.dst[8:10] == plane.to_bytes(2, "big")
+        assert packet.envelope.outer_dst is None and packet.envelope.ev >> 29 == plane
+        assert packet.envelope.dst[8:10] == plane.to_bytes(2, "big")
     requester = pair.sides[0].qp.core.requester
     assert requester is not None and requester.counters.retransmissions == 0

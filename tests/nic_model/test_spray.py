@@ -93,7 +93,7 @@ def test_a_qp_delivers_every_byte_with_any_policy_under_loss(policy: SprayPolicy
     pair.write(source, target)
     pair.run()
     assert target.buf == source.buf
-    used = {parse(frame).ev for _, side, _, frame in pair.wire_log if side == 0 and parse(frame).opcode < 0xCC}
+    used = {parse(frame).envelope.ev for _, side, _, frame in pair.wire_log if side == 0 and parse(frame).opcode < 0xCC}
     assert (len(used) == 1) is (policy is SprayPolicy.SINGLE_PATH)
 
 
