@@ -105,12 +105,13 @@ class Cable:
             deadline = sender.next_deadline()
             if deadline is not None and deadline <= now:
                 sender.poll(now)
-            while ready := sender.ready:
+            used = 0
+            while ready := sender.ready & ~used:
                 for plane in range(PLANES):
                     if ready >> plane & 1 and (frame := sender.pull(plane, now)) is not None:
                         flying.append((now + DELAY, receiver, plane, frame))
-                if sender is self._nics[0]:
-                    break  # data: one packet out of each port; SACKs are small
+                        if len(frame[1]) > MTU:
+                            used |= 1 << plane  # a packet with payload takes the slot, control packets are small
 
 
 def rate(a: Endpoint, source: MR, target: MR, cable: Cable) -> float:

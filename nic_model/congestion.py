@@ -12,10 +12,8 @@ from typing import Protocol
 class CongestionControl(Protocol):
     """A window, moved by what SACKs and losses say."""
 
-    @property
-    def cwnd(self) -> int:
-        """The congestion window, bytes."""
-        ...
+    cwnd: int
+    """The congestion window, bytes."""
 
     def on_sack(self, newly: int, rtt: int | None, marked: bool, in_flight: int, now: int) -> None:
         """`newly` bytes were acknowledged; `rtt` where the SACK gave an unambiguous sample; `marked`: ECN-CE."""
@@ -133,6 +131,8 @@ class Nscc:
     def __init__(self, parameters: NsccParameters) -> None:
         self._p = parameters
         self._cwnd = float(parameters.max_cwnd)
+        self.cwnd = parameters.max_cwnd
+        """The congestion window, bytes: between one packet and max_cwnd."""
         self._average = 0.0
         self._increase = 0.0  # bytes^2, to be divided by the window
         self._adjusted_at = 0
@@ -145,11 +145,6 @@ class Nscc:
         self._adapt = False
         self._ignore = 0
         self._before_penalty: float | None = None
-
-    @property
-    def cwnd(self) -> int:
-        """The congestion window, bytes: between one packet and max_cwnd."""
-        return int(self._cwnd)
 
     def on_sack(self, newly: int, rtt: int | None, marked: bool, in_flight: int, now: int) -> None:
         """See CongestionControl."""
@@ -239,7 +234,8 @@ class Nscc:
         little = self._achieved < p.max_cwnd >> p.qa_gate
         adapting = bool(self._round_ends) and wanted and little
         if adapting:
-            self._cwnd = max(self._achieved, p.mtu)
+            self._cwnd = self._achieved
+            self._clamp()
             self._ignore = in_flight
             self._increase = 0.0
         self._adapt = False
@@ -248,4 +244,5 @@ class Nscc:
         return adapting
 
     def _clamp(self) -> None:
-        self._cwnd = min(max(self._cwnd, self._p.mtu), self._p.max_cwnd)
+        self._cwnd = min(max(self._cwnd, self._p.mtu), self._p.max_cwnd)  # after each change
+        self.cwnd = int(self._cwnd)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from nic_model.headers import EETH, ENDPOINT_DQPN, ERTH, EndpointOp, Opcode
@@ -51,6 +52,7 @@ class EndpointOperations:
         self._answer_timeout = answer_timeout
         self._requests: dict[int, _Request] = {}
         self._next_id = 0
+        self._due: list[tuple[int, int]] = []  # heap of (deadline, request id); those that were answered drop out late
 
     # ---- asking --------------------------------------------------------------------------------------
 
@@ -85,6 +87,7 @@ class EndpointOperations:
         while self._next_id in self._requests:
             self._next_id = self._next_id + 1 & 0xFFFF
         self._requests[self._next_id] = request
+        heappush(self._due, (request.deadline, self._next_id))
         self._send(self._next_id, request, now)
 
     def _send(self, request_id: int, request: _Request, now: int) -> None:
@@ -108,19 +111,26 @@ class EndpointOperations:
     @property
     def deadline(self) -> int | None:
         """When `on_timer` is due, ns."""
-        return min((request.deadline for request in self._requests.values()), default=None)
+        while self._due:
+            deadline, request_id = self._due[0]
+            request = self._requests.get(request_id)
+            if request is not None and request.deadline == deadline:
+                return deadline
+            heappop(self._due)
+        return None
 
     def on_timer(self, now: int) -> None:
         """Repeat updates and give up probes whose time has passed."""
-        for request_id, request in list(self._requests.items()):
-            if request.deadline > now or request_id not in self._requests:  # an answer may have withdrawn others
-                continue
+        while (deadline := self.deadline) is not None and deadline <= now:
+            _, request_id = heappop(self._due)
+            request = self._requests[request_id]
             if request.times is None or request.times.exhausted:
                 del self._requests[request_id]
                 if request.answered is not None:
                     request.answered(None, now)
             else:
                 request.deadline = now + request.times.next_wait()
+                heappush(self._due, (request.deadline, request_id))
                 self._send(request_id, request, now)
 
     # ---- answering -----------------------------------------------------------------------------------

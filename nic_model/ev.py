@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from typing import Any
 
 from nic_model.ev_format import EvFormat, EvMode, GeneratedField, ProfileState
 from nic_model.packet import Encap
@@ -59,6 +60,8 @@ class Ev:
     """ns from sending to being acknowledged, of the newest packet on this path that was; None before any."""
     rtt_sent_at: int = field(default=0, init=False)
     """When that packet was sent, ns."""
+    sent: deque[tuple[int, Any]] = field(default_factory=deque, init=False)
+    """The requester's own: (order, record) of the transmissions on this path that feedback may still be about."""
 
     def learn_rtt(self, sent_at: int, now: int) -> None:
         """A packet sent at `sent_at` has been acknowledged."""

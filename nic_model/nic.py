@@ -15,12 +15,13 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 from nic_model.congestion import CongestionControl
 from nic_model.device import FIRST_QPN, NicBase, Port
 from nic_model.endpoint import ANSWER_TIMEOUT, EndpointOperations
 from nic_model.ev import EvEvent, EvProfile
-from nic_model.headers import ENDPOINT_DQPN
+from nic_model.headers import ENDPOINT_DQPN, WRITE_OPCODES
 from nic_model.packet import Frame, MalformedError, Parser, Wire
 from nic_model.paths import PathFile
 from nic_model.peer import Deny, Peer
@@ -81,7 +82,10 @@ class Nic(NicBase[MrcPort, QueuePair]):
         """Bit p is set if port p can send."""
         self.denylist: list[Deny] = []
         """What the administrator forbids; see `set_denylist`."""
+        self.ready = 0
+        """Bit p is set if `pull(p, now)` may have a frame."""
         self._peers: dict[bytes, Peer] = {}
+        self._alarms: list[tuple[int, int]] = []  # heap of (alarm, QP number); those that were moved drop out late
         self._parser = Parser(self.wire)
 
     # ---- for the verbs -------------------------------------------------------------------------------
@@ -106,10 +110,14 @@ class Nic(NicBase[MrcPort, QueuePair]):
         requester = queue_pair.requester
         if requester is None or queue_pair.enlisted:
             return
-        port = requester.port(queue_pair.planes_up, self._now)
-        if port is not None:
+        plane = requester.port(queue_pair.planes_up, self._now)
+        deadline = requester.deadline
+        if deadline is not None and (queue_pair.alarm is None or deadline < queue_pair.alarm):
+            self._set_alarm(queue_pair)
+        if plane is not None:
             queue_pair.enlisted = True
-            self.ports[port].ready.append(queue_pair)
+            self.ports[plane].ready.append(queue_pair)
+            self.ready |= 1 << plane
 
     def _enlist_all(self, peer: Peer) -> None:
         """What one QP to a peer sets free, any of them may use: their congestion window is one."""
@@ -129,7 +137,10 @@ class Nic(NicBase[MrcPort, QueuePair]):
 
     def send_control(self, plane: int, frame: Frame) -> None:
         """Queue a control packet on a port; it is lost if the port is down."""
-        self.ports[plane].send_control(frame)
+        port = self.ports[plane]
+        port.send_control(frame)
+        if port.up:
+            self.ready |= 1 << plane
 
     def peer_ports(self, peer: Peer, ports_up: int, now: int) -> None:
         """A peer tells which of its ports can be reached: its QPs leave the others, or use them again."""
@@ -149,25 +160,21 @@ class Nic(NicBase[MrcPort, QueuePair]):
         """The newest time that the driver has told, ns."""
         return self._now
 
-    @property
-    def ready(self) -> int:
-        """Bit p is set if `pull(p, now)` may have a frame."""
-        mask = 0
-        for port in self.ports:
-            if port.up and (port.control or port.ready):
-                mask |= 1 << port.plane
-        return mask
+    def pull(self, plane: int, now: int) -> Frame | None:
+        """See Device."""
+        frame = super().pull(plane, now)
+        port = self.ports[plane]
+        if not port.control and not port.ready:
+            self.ready &= ~(1 << plane)
+        return frame
 
     def _pull_data(self, port: MrcPort, now: int) -> Frame | None:
         while port.ready:
             queue_pair = port.ready.popleft()
             queue_pair.enlisted = False
             requester = queue_pair.requester
-            frame = None
             # Since it was enlisted the packet may have become needless, or its EV unusable.
-            planes_up = queue_pair.planes_up
-            if requester is not None and requester.port(planes_up, now) == port.plane:
-                frame = requester.transmit(planes_up, now)
+            frame = None if requester is None else requester.transmit(port.plane, queue_pair.planes_up, now)
             self.enlist(queue_pair)
             if frame is not None:
                 return frame
@@ -197,24 +204,48 @@ class Nic(NicBase[MrcPort, QueuePair]):
             self.counters.refused["not from the peer"] += 1
             return
         queue_pair.receive(packet, plane, now)
-        self._enlist_all(queue_pair.peer)
+        if packet.opcode not in WRITE_OPCODES:
+            self._enlist_all(queue_pair.peer)
+            self._set_alarm(queue_pair)
+
+    def _set_alarm(self, queue_pair: QueuePair) -> None:
+        """Its timers may have been set. An alarm that comes too early is set again."""
+        deadline = queue_pair.deadline
+        if deadline is not None and (queue_pair.alarm is None or deadline < queue_pair.alarm):
+            queue_pair.alarm = deadline
+            heappush(self._alarms, (deadline, queue_pair.qpn))
+
+    def _first_alarm(self) -> tuple[int, QueuePair] | None:
+        """When the first timer of all QPs is due, ns, and whose it is."""
+        while self._alarms:
+            alarm, qpn = self._alarms[0]
+            queue_pair = self._queue_pairs.get(qpn)
+            if queue_pair is not None and alarm == queue_pair.alarm:
+                if alarm == queue_pair.deadline:
+                    return alarm, queue_pair
+                queue_pair.alarm = None
+            heappop(self._alarms)
+            if queue_pair is not None and queue_pair.alarm is None:
+                self._set_alarm(queue_pair)
+        return None
 
     def next_deadline(self) -> int | None:
         """When `poll` is due next, None if nothing waits for time to pass."""
-        deadlines = [queue_pair.deadline for queue_pair in self._queue_pairs.values()]
-        deadlines.append(self.endpoint.deadline)
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        first, answer = self._first_alarm(), self.endpoint.deadline
+        if first is None or answer is None:
+            return answer if first is None else first[0]
+        return min(first[0], answer)
 
     def poll(self, now: int) -> None:
         """Run the timers that are due."""
         self._now = now
         self.endpoint.on_timer(now)
-        for queue_pair in self.queue_pairs():  # an application may make and close some when its work completes
-            deadline = queue_pair.deadline
-            if deadline is not None and deadline <= now:
-                queue_pair.on_timer(now)
-                if queue_pair.peer is not None:
-                    self._enlist_all(queue_pair.peer)
+        while (first := self._first_alarm()) is not None and first[0] <= now:
+            _, queue_pair = first
+            queue_pair.on_timer(now)
+            self._set_alarm(queue_pair)
+            if queue_pair.peer is not None:
+                self._enlist_all(queue_pair.peer)
 
     def port_status(self, plane: int, up: bool, now: int) -> None:
         """A port's link went down or came up: all QPs leave it or may use it again."""
@@ -228,6 +259,7 @@ class Nic(NicBase[MrcPort, QueuePair]):
             waiting = [qp for qp in self._queue_pairs.values() if not qp.enlisted]
         else:
             port.control.clear()
+            self.ready &= ~(1 << plane)
             waiting = list(port.ready)
             port.ready.clear()
             for queue_pair in self._queue_pairs.values():

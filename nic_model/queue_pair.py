@@ -35,6 +35,8 @@ class QueuePair(WorkQueues):
         super().__init__(nic.regions, qpn, pd, init_attr)
         self.enlisted = False
         """Is it waiting for a port to become free? Kept by the NIC."""
+        self.alarm: int | None = None
+        """When the NIC looks at its timers, ns. Kept by the NIC, too."""
         self.responder: Responder | None = None
         self.peer: Peer | None = None
         self.prober: PathProber | None = None
@@ -222,10 +224,10 @@ class QueuePair(WorkQueues):
     @property
     def deadline(self) -> int | None:
         """When `on_timer` is due, ns. Paths are probed while there is work for them."""
-        requester, prober = self.requester, self.prober
-        if requester is None or prober is None or requester.deadline is None:
+        if self.requester is None or self.requester.deadline is None:
             return None
-        return min(requester.deadline, prober.deadline or requester.deadline)
+        probe_at = None if self.prober is None else self.prober.deadline
+        return self.requester.deadline if probe_at is None else min(self.requester.deadline, probe_at)
 
     def on_timer(self, now: int) -> None:
         """Run what is due."""

@@ -7,7 +7,7 @@ Never go-back-N: only what is lost is sent again, oldest first, always on anothe
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from heapq import heappop, heappush
@@ -38,6 +38,9 @@ KNOWN_PATH_RTTS = 2
 UNKNOWN_PATH_RTTS = 4
 """Nor one that has brought nothing yet than this many."""
 
+BITMAP_BITS = 64
+"""Of a SACK (OCP MRC)."""
+
 NAK_STATUS = {1: WCStatus.REM_INV_REQ_ERR, 2: WCStatus.REM_ACCESS_ERR, 3: WCStatus.REM_OP_ERR}
 
 
@@ -59,8 +62,9 @@ class Message:
     payload: memoryview
     msn: int
     rqmsn: int
+    with_imm: bool
+    packets: int
     first_psn: int = -1
-    packets: int = 1
     sent: int = 0
 
     @property
@@ -173,11 +177,11 @@ class Requester:
         self._wimm_finished = 0
 
         self._records: dict[int, Sent] = {}  # by PSN, in PSN order: everything that is not acknowledged
-        self._paths: dict[Ev, deque[tuple[int, Sent]]] = {}  # by path, (order, record) of its transmissions
         self._due: list[tuple[int, int, Sent]] = []  # heap of (when to look whether it is late, order, record)
         self._lost: list[int] = []  # heap of PSNs to send again
         self._in_flight = 0
         self._order = 0
+        self._bitmap_base = self._bitmap = 0  # of the newest SACK
         self._newest_acked = 0  # when the newest acknowledged transmission was sent
         self._probe_id = 0
         self._probing = False  # a probe has not been answered yet
@@ -190,11 +194,11 @@ class Requester:
 
     def post(self, wr: SendWR, payload: memoryview) -> None:
         """Queue a work request with its gathered payload."""
+        with_imm = wr.opcode is WROpcode.RDMA_WRITE_WITH_IMM
         self._msn += 1
-        if wr.opcode is WROpcode.RDMA_WRITE_WITH_IMM:
-            self._rqmsn += 1
+        self._rqmsn += with_imm
         packets = max(1, -(-len(payload) // self._mtu))
-        self._unsent.append(Message(wr, payload, self._msn, self._rqmsn, packets=packets))
+        self._unsent.append(Message(wr, payload, self._msn, self._rqmsn, with_imm, packets))
 
     @property
     def outstanding(self) -> int:
@@ -211,26 +215,30 @@ class Requester:
 
         `planes_up` has bit p set if port p can send.
         """
+        ev = self._next_ev(planes_up, now)
+        return None if ev is None else ev.plane
+
+    def _next_ev(self, planes_up: int, now: int) -> Ev | None:
+        """The path of the next packet, if one may go now."""
         if self._probe is not None:
             if planes_up >> self._probe[0].plane & 1:
-                return self._probe[0].plane
+                return self._probe[0]
             self._probe = None  # the timer sends another
             self._probing = False
         if not self._may_send():
             return None
         avoid = self._records[self._lost[0]].ev if self._lost else None
         ev = self.evs.upcoming(planes_up, now, avoid)
-        if ev is not None:
-            return ev.plane
-        if self.deadline is None:  # without a path, too, a QP's work ends in bounded time
+        if ev is None and self.deadline is None:  # without a path, too, a QP's work ends in bounded time
             self.deadline = now + self._times.next_wait()
-        return None
+        return ev
 
     def _may_send(self) -> bool:
-        while self._lost and not self._is_lost(self._lost[0]):
-            heappop(self._lost)  # acknowledged after all
-        if self._lost and self._overdue:
-            return True
+        if self._lost:
+            while self._lost and not self._is_lost(self._lost[0]):
+                heappop(self._lost)  # acknowledged after all
+            if self._lost and self._overdue:
+                return True
         return self._window.admits(self._full_packet) and (bool(self._lost) or self._may_begin())
 
     def _is_lost(self, psn: int) -> bool:
@@ -242,104 +250,83 @@ class Requester:
         if not self._unsent or self._next_psn > self._cack + self._mpr:
             return False
         message = self._unsent[0]
-        if message.begun or message.wr.opcode is not WROpcode.RDMA_WRITE_WITH_IMM:
+        if message.begun or not message.with_imm:
             return True
         return self._wimm_begun - self._wimm_finished < self._max_wimm
 
-    def transmit(self, planes_up: int, now: int) -> Frame | None:
-        """The next packet, on the EV that `port` announced."""
-        if self.port(planes_up, now) is None:
+    def transmit(self, plane: int, planes_up: int, now: int) -> Frame | None:
+        """The next packet, if `plane` is its port still: since `port` said so, it may have become needless."""
+        ev = self._next_ev(planes_up, now)
+        if ev is None or ev.plane != plane:
             return None
         if self._probe is not None:
-            ev, probe = self._probe
+            _, probe = self._probe
             self._probe = None
             return build_control(
-                ev.encap,
-                opcode=Opcode.RELIABILITY_PROBE,
-                dqpn=self._dest_qpn,
-                psn=0,
-                extension=probe.pack(),
+                ev.encap, opcode=Opcode.RELIABILITY_PROBE, dqpn=self._dest_qpn, psn=0, extension=probe.pack()
             )
-        record = self._again(planes_up, now) if self._lost else self._first(planes_up, now)
+        record = self._again(ev, now) if self._lost else self._first(ev, now)
+        self._track(record)
         return self._build(record, now)
 
-    def _first(self, planes_up: int, now: int) -> Sent:
+    def _first(self, ev: Ev, now: int) -> Sent:
         message = self._unsent[0]
         if not message.begun:
             message.first_psn = self._next_psn
             self._unfinished.append(message)
-            self._wimm_begun += message.wr.opcode is WROpcode.RDMA_WRITE_WITH_IMM
+            self._wimm_begun += message.with_imm
         offset = message.sent * self._mtu
-        payload = min(self._mtu, len(message.payload) - offset)
-        ev = self._take_ev(planes_up, now)
-        record = Sent(
-            psn=self._next_psn,
-            message=message,
-            offset=offset,
-            size=nominal_data_size(payload, ts=True, imm=self._brings_imm(message, message.sent)),
-            ev=ev,
-            order=self._order,
-            sent_at=now,
-        )
-        self._records[record.psn] = record
-        self._next_psn += 1
+        payload = len(message.payload) - offset
+        size = self._full_packet
         message.sent += 1
-        if message.sent == message.packets:
+        if message.sent < message.packets:
+            payload = self._mtu
+        else:
+            size = nominal_data_size(payload, ts=True, imm=message.with_imm)
             self._unsent.popleft()
         self.counters.payload_bytes += payload
-        self._track(record)
+        record = self._records[self._next_psn] = Sent(self._next_psn, message, offset, size, ev, self._order, now)
+        self._next_psn += 1
         return record
 
-    def _again(self, planes_up: int, now: int) -> Sent:
+    def _again(self, ev: Ev, now: int) -> Sent:
         record = self._records[heappop(self._lost)]
         self._overdue = False
-        record.ev = self._take_ev(planes_up, now, record.ev)
+        record.ev = ev
         record.order = self._order
         record.sent_at = now
         record.transmissions += 1
         record.lost = False
-        record.ev.retransmissions += 1
+        ev.retransmissions += 1
         self.counters.retransmissions += 1
-        self._track(record)
         return record
 
-    def _take_ev(self, planes_up: int, now: int, avoid: Ev | None = None) -> Ev:
-        ev = self.evs.upcoming(planes_up, now, avoid)
-        if ev is None:
-            raise AssertionError("transmit without a usable EV")
-        self.evs.take(ev)
-        return ev
-
     def _track(self, record: Sent) -> None:
-        transmission = (self._order, record)
-        self._order += 1
+        """The record's newest transmission leaves now."""
+        ev, order = record.ev, self._order
+        self.evs.take(ev)
+        self._order = order + 1
         self._in_flight += record.size
         self._window.in_flight += record.size
-        path = self._paths.setdefault(record.ev, deque())
+        path = ev.sent
         while path and not self._is_outstanding(*path[0]):
             path.popleft()  # nothing on this path may ever be acknowledged and do that
-        path.append(transmission)
-        heappush(self._due, (record.sent_at + (record.ev.rtt or self._rtt.largest), record.order, record))
+        path.append((order, record))
+        heappush(self._due, (record.sent_at + (ev.rtt or self._rtt.largest), order, record))
         self.counters.packets += 1
         if self.deadline is None:
             self._restart_timer(record.sent_at)
 
-    @staticmethod
-    def _brings_imm(message: Message, index: int) -> bool:
-        return index == message.packets - 1 and message.wr.opcode is WROpcode.RDMA_WRITE_WITH_IMM
-
     def _build(self, record: Sent, now: int) -> Frame:
-        message = record.message
+        message, wire = record.message, self._wire
         wr = message.wr
-        index = record.psn - message.first_psn
-        last = index == message.packets - 1
+        last = record.psn == message.last_psn
         retransmission = record.transmissions > 1
         # AckReq on the message's last packet and when the next packet may not go.
         record.ack_req = last or not self._may_send()
-        plan = self._wire.dscp
         return build_data(
             record.ev.encap,
-            opcode=_opcode(wr.opcode, index == 0, last),
+            opcode=_opcode(message.with_imm, record.psn == message.first_psn, last),
             dqpn=self._dest_qpn,
             psn=record.psn & 0xFFFFFF,
             ack_req=record.ack_req,
@@ -350,9 +337,9 @@ class Requester:
             rkey=wr.rkey,
             dma_len=len(message.payload),
             payload=message.payload[record.offset : record.offset + self._mtu],
-            tseth=(self._wire.timestamp(now), self._wire.tsr),
-            imm=wr.imm_data if self._brings_imm(message, index) else None,
-            dscp=plan.trimmable_retx if retransmission else plan.trimmable,
+            tseth=(wire.timestamp(now), wire.tsr),
+            imm=wr.imm_data if last and message.with_imm else None,
+            dscp=wire.dscp.trimmable_retx if retransmission else wire.dscp.trimmable,
             ecn=Ecn.ECT0,
         )
 
@@ -371,16 +358,12 @@ class Requester:
         trigger = None if sack.pr else self._records.get(cack + sack.ack_psn_offset)
         rtt = self._sample_rtt(trigger, state, now)
         base = cack + sack.sack_offset
-        acked = self._acknowledge_through(cack, now)
-        if trigger is not None and not trigger.acked:
-            acked.append(self._acknowledge(trigger, now))
-        bitmap = sack.sack_bitmap
-        while bitmap:
-            bit = bitmap & -bitmap
-            bitmap ^= bit
-            record = self._records.get(base + bit.bit_length() - 1)
-            if record is not None:
-                acked.append(self._acknowledge(record, now))
+        arrived = list(range(self._cack + 1, cack + 1))
+        if trigger is not None:
+            arrived.append(trigger.psn)
+        arrived += self._new_in_bitmap(base, sack.sack_bitmap)
+        acked = self._acknowledge(arrived, now)
+        self._cack = max(self._cack, cack)
         self._probing = self._probing and not sack.pr
         works = self._path_feedback(sack, trigger, now)
         newly = sum(record.size for record in acked)
@@ -431,24 +414,33 @@ class Requester:
             return ev
         return None
 
-    def _acknowledge_through(self, cack: int, now: int) -> list[Sent]:
-        acked = []
-        for psn in range(self._cack + 1, cack + 1):
-            record = self._records.get(psn)
-            if record is not None:
-                acked.append(self._acknowledge(record, now))
-        self._cack = max(self._cack, cack)
-        return acked
+    def _new_in_bitmap(self, base: int, bitmap: int) -> Iterator[int]:
+        """The PSNs that a SACK's bitmap names, but for those that the one before it named, too."""
+        ahead = base - self._bitmap_base
+        new = bitmap & ~(self._bitmap >> ahead if ahead >= 0 else self._bitmap << min(-ahead, BITMAP_BITS))
+        self._bitmap_base, self._bitmap = base, bitmap
+        while new:
+            bit = new & -new
+            new ^= bit
+            yield base + bit.bit_length() - 1
 
-    def _acknowledge(self, record: Sent, now: int) -> Sent:
-        del self._records[record.psn]
-        record.acked = True
-        if not record.lost:
-            self._left_flight(record)
-        if record.transmissions == 1:  # else it is not known which transmission arrived
-            self._newest_acked = max(self._newest_acked, record.sent_at)
-            record.ev.learn_rtt(record.sent_at, now)
-        return record
+    def _acknowledge(self, psns: Iterable[int], now: int) -> list[Sent]:
+        """These have arrived; the records of those of which that is news."""
+        records = self._records
+        acked = []
+        for psn in psns:
+            record = records.pop(psn, None)
+            if record is None:
+                continue
+            record.acked = True
+            acked.append(record)
+            if not record.lost:
+                self._left_flight(record)
+            if record.transmissions == 1:  # else it is not known which transmission arrived
+                if record.sent_at > self._newest_acked:
+                    self._newest_acked = record.sent_at
+                record.ev.learn_rtt(record.sent_at, now)
+        return acked
 
     def _left_flight(self, record: Sent) -> None:
         self._in_flight -= record.size
@@ -490,8 +482,9 @@ class Requester:
         finished = 0
         while self._unfinished and self._unfinished[0].msn <= msn and self._all_sent(self._unfinished[0]):
             message = self._unfinished.popleft()
-            self._wimm_finished += message.wr.opcode is WROpcode.RDMA_WRITE_WITH_IMM
-            self._acknowledge_through(message.last_psn, now)
+            self._wimm_finished += message.with_imm
+            self._acknowledge(range(self._cack + 1, message.last_psn + 1), now)
+            self._cack = max(self._cack, message.last_psn)
             self._complete(message, WCStatus.SUCCESS)
             finished += 1
         if finished:
@@ -510,7 +503,7 @@ class Requester:
         for record in acked:
             if record.transmissions > 1:
                 continue  # which transmission arrived is not known
-            path = self._paths[record.ev]
+            path = record.ev.sent
             while path and path[0][0] <= record.order:
                 order, earlier = path.popleft()
                 if self._is_outstanding(order, earlier) and self._known_missing(earlier.psn, cack, base):
@@ -637,7 +630,8 @@ class Requester:
         self._unsent.clear()
         self._records.clear()
         self._due.clear()
-        self._paths.clear()
+        for ev in self.evs:
+            ev.sent.clear()
         self._lost.clear()
         self._window.in_flight -= self._in_flight
         self._in_flight = 0
@@ -648,8 +642,7 @@ class Requester:
             status = WCStatus.WR_FLUSH_ERR
 
 
-def _opcode(operation: WROpcode, first: bool, last: bool) -> Opcode:
-    with_imm = operation is WROpcode.RDMA_WRITE_WITH_IMM
+def _opcode(with_imm: bool, first: bool, last: bool) -> Opcode:
     if first and last:
         return Opcode.WRITE_ONLY_IMM if with_imm else Opcode.WRITE_ONLY
     if last:

@@ -208,6 +208,7 @@ class MR:
         self.pd = pd
         self.length = length
         self.access = access
+        self.allowed = int(access)
         self.buf = view
         self.addr, self.lkey = pd.context.nic.regions.add(self)
         self.rkey = self.lkey
@@ -252,10 +253,13 @@ class Regions:
         """Deregister; twice is no error."""
         self._by_key.pop(mr.lkey, None)
 
-    def find(self, key: int, pd: PD, addr: int, length: int, access: Access) -> memoryview | None:
-        """The bytes [addr, addr + length) if `key` names a region of `pd` that allows it, else None."""
+    def find(self, key: int, pd: PD, addr: int, length: int, access: int) -> memoryview | None:
+        """The bytes [addr, addr + length) if `key` names a region of `pd` that allows it, else None.
+
+        `access` is a plain number made of Access: operations on flags are slow.
+        """
         mr = self._by_key.get(key)
-        if mr is None or mr.pd is not pd or access & ~mr.access:
+        if mr is None or mr.pd is not pd or access & ~mr.allowed:
             return None
         start = addr - mr.addr
         if start < 0 or start + length > mr.length:
@@ -266,7 +270,7 @@ class Regions:
         """The local memory of a send work request. Raises VerbsError if it is not all in regions of `pd`."""
         pieces = []
         for sge in wr.sg:
-            piece = self.find(sge.lkey, pd, sge.addr, sge.length, Access(0))
+            piece = self.find(sge.lkey, pd, sge.addr, sge.length, 0)
             if piece is None:
                 raise VerbsError(f"work request {wr.wr_id}: {sge} is not inside a region of this PD")
             pieces.append(piece)
