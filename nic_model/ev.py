@@ -63,12 +63,6 @@ class Ev:
     sent: deque[tuple[int, Any]] = field(default_factory=deque, init=False)
     """The requester's own: (order, record) of the transmissions on this path that feedback may still be about."""
 
-    def learn_rtt(self, sent_at: int, now: int) -> None:
-        """A packet sent at `sent_at` has been acknowledged."""
-        if sent_at >= self.rtt_sent_at:
-            self.rtt_sent_at = sent_at
-            self.rtt = now - sent_at
-
 
 @dataclass(frozen=True, slots=True)
 class EvProfile:
@@ -218,14 +212,15 @@ class EvSet:
         for _ in range(planes):
             plane = self._turn
             self._turn = (plane + 1) % planes
-            if planes_up >> plane & 1:
-                ev = self._next_in_ring(plane, now)
-                if ev is not None:
-                    return ev
+            if planes_up >> plane & 1 and (ev := self._next_in_ring(plane, now)) is not None:
+                return ev
         return None
 
     def _next_in_ring(self, plane: int, now: int) -> Ev | None:
         ring = self._rings[plane]
+        if ring and ring[0].state is EvState.GOOD:
+            ring.rotate(-1)
+            return ring[-1]
         # After one lap no EV is in SKIP any more, so that a second lap always finds one.
         for _ in range(2 * len(ring)):
             ev = ring[0]

@@ -70,17 +70,17 @@ def ip_udp_crc(ip_udp: Buffer) -> int:
 
 def icrc_after(crc: int, bth: Buffer, *rest: Buffer) -> bytes:
     """`icrc` from `ip_udp_crc` and the pieces that follow, the first of which holds at least BTH."""
-    return _crc_after(crc, bth, *rest).to_bytes(SIZE, "little")
-
-
-def is_intact_after(crc: int, bth: Buffer, *rest: Buffer) -> bool:
-    """`is_intact` from `ip_udp_crc` and the pieces that follow, the first of which holds at least BTH."""
-    return _crc_after(crc, bth, *rest) == _RESIDUE
-
-
-def _crc_after(crc: int, bth: Buffer, *rest: Buffer) -> int:
-    crc = crc32(_BTH_BYTE_4, crc32(bth[_BTH_OPCODE_FLAGS_AND_PKEY], crc))
-    crc = crc32(bth[_BTH_FROM_DQPN], crc)
+    crc = _bth_crc(crc, bth)
     for piece in rest:
         crc = crc32(piece, crc)
-    return crc
+    return crc.to_bytes(SIZE, "little")
+
+
+def is_intact_after(crc: int, bth: Buffer, rest: Buffer = b"") -> bool:
+    """`is_intact` from `ip_udp_crc` and what follows, in two pieces: the first holds at least BTH."""
+    return crc32(rest, _bth_crc(crc, bth)) == _RESIDUE
+
+
+def _bth_crc(crc: int, bth: Buffer) -> int:
+    crc = crc32(_BTH_BYTE_4, crc32(bth[_BTH_OPCODE_FLAGS_AND_PKEY], crc))
+    return crc32(bth[_BTH_FROM_DQPN], crc)

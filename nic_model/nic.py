@@ -110,14 +110,14 @@ class Nic(NicBase[MrcPort, QueuePair]):
         requester = queue_pair.requester
         if requester is None or queue_pair.enlisted:
             return
-        plane = requester.port(queue_pair.planes_up, self._now)
+        ev = requester.upcoming(queue_pair.planes_up, self._now)
         deadline = requester.deadline
         if deadline is not None and (queue_pair.alarm is None or deadline < queue_pair.alarm):
             self._set_alarm(queue_pair)
-        if plane is not None:
+        if ev is not None:
             queue_pair.enlisted = True
-            self.ports[plane].ready.append(queue_pair)
-            self.ready |= 1 << plane
+            self.ports[ev.plane].ready.append(queue_pair)
+            self.ready |= 1 << ev.plane
 
     def _enlist_all(self, peer: Peer) -> None:
         """What one QP to a peer sets free, any of them may use: their congestion window is one."""

@@ -399,7 +399,11 @@ class Parser:
         MalformedError says why it is not a packet of the wire; nothing else is raised. It is fastest when the head
         is the headers and the tail the rest, as `build_data` makes it.
         """
-        return read_frame(self._read, frame)
+        head, tail = frame
+        try:
+            return self._read(head, tail)
+        except (struct.error, IndexError):
+            return read_frame(self._read, (head + tail, b""))
 
     def _read(self, head: bytes, tail: bytes) -> Packet:
         """`parse` of a frame whose headers lie in the head; struct.error or IndexError if they do not."""
@@ -522,7 +526,8 @@ def _read_data_packet(packet: Packet, head: bytes, tail: bytes) -> None:
         packet.rqmsn, packet.msn, packet.va, packet.rkey, packet.dma_len = _read_data(head, meth_at)
     if payload_at != imm_at:
         (packet.imm,) = _read_imm(head, imm_at)
-    _check_icrc(envelope, head[bth_at:], tail)
+    if not is_intact_after(envelope.crc, head[bth_at:], tail):
+        raise MalformedError(Malformed.ICRC, "the ICRC is not that of the bytes")
     if len(head) != payload_at:
         tail = (head + tail)[payload_at:]
     packet.payload = tail[:payload_len]
@@ -535,15 +540,11 @@ def _read_control_packet(packet: Packet, data: bytes) -> None:
     if envelope.udp_len != sent or envelope.cut:
         there = len(data) - envelope.bth_at + UDP.SIZE
         raise MalformedError(Malformed.LENGTH, f"UDP.length: {envelope.udp_len}, {there} bytes are there, not {sent}")
-    _check_icrc(envelope, data[envelope.bth_at :], b"")
+    if not is_intact_after(envelope.crc, data[envelope.bth_at :]):
+        raise MalformedError(Malformed.ICRC, "the ICRC is not that of the bytes")
     at = envelope.bth_at + BTH.SIZE
     extension = []
     for kind in EXTENSIONS[packet.opcode]:
         extension.append(kind.unpack(data, at))
         at += kind.SIZE
     packet.ext = tuple(extension)
-
-
-def _check_icrc(envelope: Envelope, from_bth: bytes, tail: bytes) -> None:
-    if not is_intact_after(envelope.crc, from_bth, tail):
-        raise MalformedError(Malformed.ICRC, "the ICRC is not that of the bytes")

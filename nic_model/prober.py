@@ -41,7 +41,7 @@ class PathProber:
     @property
     def deadline(self) -> int | None:
         """When `on_timer` is due, ns."""
-        return min((watch.due for watch in self._watched.values()), default=None)
+        return min(watch.due for watch in self._watched.values()) if self._watched else None
 
     def watch(self, ev: Ev, now: int) -> None:
         """The EV has been given up."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from heapq import heappop, heappush
+from itertools import chain
 
 from nic_model.congestion import Window
 from nic_model.ev import Ev
@@ -41,6 +42,8 @@ UNKNOWN_PATH_RTTS = 4
 BITMAP_BITS = 64
 """Of a SACK (OCP MRC)."""
 
+NOT_OUTSTANDING = -1
+
 NAK_STATUS = {1: WCStatus.REM_INV_REQ_ERR, 2: WCStatus.REM_ACCESS_ERR, 3: WCStatus.REM_OP_ERR}
 
 
@@ -65,11 +68,8 @@ class Message:
     with_imm: bool
     packets: int
     first_psn: int = -1
+    last_psn: int = -1
     sent: int = 0
-
-    @property
-    def last_psn(self) -> int:
-        return self.first_psn + self.packets - 1
 
     @property
     def begun(self) -> bool:
@@ -86,11 +86,11 @@ class Sent:
     size: int
     ev: Ev
     order: int
+    """Which of the QP's transmissions it was; NOT_OUTSTANDING when it was acknowledged or is taken for lost."""
     sent_at: int
     transmissions: int = 1
     ack_req: bool = False
     lost: bool = False
-    acked: bool = False
 
 
 @dataclass(slots=True)
@@ -127,7 +127,7 @@ class RttRange:
 class Requester:
     """Turns work requests into packets, feedback into retransmissions and completions.
 
-    `port` says through which port the next packet leaves; `transmit` makes it when that port is free.
+    `upcoming` says on which path the next packet leaves; `transmit` makes it when that path's port is free.
     """
 
     def __init__(
@@ -210,16 +210,11 @@ class Requester:
         """Nominal bytes sent and neither acknowledged nor taken for lost."""
         return self._in_flight
 
-    def port(self, planes_up: int, now: int) -> int | None:
-        """The port (= plane) that the next packet leaves through, None if there is nothing to send.
+    def upcoming(self, planes_up: int, now: int) -> Ev | None:
+        """The path of the next packet, None if there is nothing to send or it may not go now.
 
         `planes_up` has bit p set if port p can send.
         """
-        ev = self._next_ev(planes_up, now)
-        return None if ev is None else ev.plane
-
-    def _next_ev(self, planes_up: int, now: int) -> Ev | None:
-        """The path of the next packet, if one may go now."""
         if self._probe is not None:
             if planes_up >> self._probe[0].plane & 1:
                 return self._probe[0]
@@ -237,26 +232,21 @@ class Requester:
         if self._lost:
             while self._lost and not self._is_lost(self._lost[0]):
                 heappop(self._lost)  # acknowledged after all
-            if self._lost and self._overdue:
-                return True
-        return self._window.admits(self._full_packet) and (bool(self._lost) or self._may_begin())
+            if self._lost:
+                return self._overdue or self._window.admits(self._full_packet)
+        # A new packet: PSN <= cack + MPR, immediates in flight <= max_wimm.
+        if not self._unsent or self._next_psn > self._cack + self._mpr or not self._window.admits(self._full_packet):
+            return False
+        message = self._unsent[0]
+        return not message.with_imm or message.begun or self._wimm_begun - self._wimm_finished < self._max_wimm
 
     def _is_lost(self, psn: int) -> bool:
         record = self._records.get(psn)
         return record is not None and record.lost
 
-    def _may_begin(self) -> bool:
-        """Is there a new packet, and may it go: PSN <= cack + MPR, immediates in flight <= max_wimm?"""
-        if not self._unsent or self._next_psn > self._cack + self._mpr:
-            return False
-        message = self._unsent[0]
-        if message.begun or not message.with_imm:
-            return True
-        return self._wimm_begun - self._wimm_finished < self._max_wimm
-
     def transmit(self, plane: int, planes_up: int, now: int) -> Frame | None:
-        """The next packet, if `plane` is its port still: since `port` said so, it may have become needless."""
-        ev = self._next_ev(planes_up, now)
+        """The next packet, if `plane` is its port still: since `upcoming` said so, it may have become needless."""
+        ev = self.upcoming(planes_up, now)
         if ev is None or ev.plane != plane:
             return None
         if self._probe is not None:
@@ -273,6 +263,7 @@ class Requester:
         message = self._unsent[0]
         if not message.begun:
             message.first_psn = self._next_psn
+            message.last_psn = self._next_psn + message.packets - 1
             self._unfinished.append(message)
             self._wimm_begun += message.with_imm
         offset = message.sent * self._mtu
@@ -309,7 +300,7 @@ class Requester:
         self._in_flight += record.size
         self._window.in_flight += record.size
         path = ev.sent
-        while path and not self._is_outstanding(*path[0]):
+        while path and path[0][1].order != path[0][0]:
             path.popleft()  # nothing on this path may ever be acknowledged and do that
         path.append((order, record))
         heappush(self._due, (record.sent_at + (ev.rtt or self._rtt.largest), order, record))
@@ -358,21 +349,17 @@ class Requester:
         trigger = None if sack.pr else self._records.get(cack + sack.ack_psn_offset)
         rtt = self._sample_rtt(trigger, state, now)
         base = cack + sack.sack_offset
-        arrived = list(range(self._cack + 1, cack + 1))
-        if trigger is not None:
-            arrived.append(trigger.psn)
-        arrived += self._new_in_bitmap(base, sack.sack_bitmap)
-        acked = self._acknowledge(arrived, now)
+        news = chain(range(self._cack + 1, cack + 1), self._new_in_bitmap(base, sack.sack_bitmap))
+        newly, arrived = self._acknowledge(news if trigger is None else chain((trigger.psn,), news), now)
         self._cack = max(self._cack, cack)
         self._probing = self._probing and not sack.pr
         works = self._path_feedback(sack, trigger, now)
-        newly = sum(record.size for record in acked)
         self._feed_congestion_control(newly, rtt, sack, state, now)
         if sack.mpr and cack == self._cack:  # Dynamic MPR: how far the responder looks ahead now; an old SACK is wrong
             self._mpr = sack.mpr * MPR_UNIT
-        if acked:
+        if newly:
             self._restart_timer(now)
-            self._find_overtaken(acked, cack, base, now)
+            self._find_overtaken(arrived, cack, base, now)
         self._find_late(cack, base, now)
         self._probe_if_stuck(planes_up, now)
         return works
@@ -424,27 +411,34 @@ class Requester:
             new ^= bit
             yield base + bit.bit_length() - 1
 
-    def _acknowledge(self, psns: Iterable[int], now: int) -> list[Sent]:
-        """These have arrived; the records of those of which that is news."""
+    def _acknowledge(self, psns: Iterable[int], now: int) -> tuple[int, list[tuple[int, Ev]]]:
+        """These have arrived. Returns how many bytes of that are news, and (order, path) of the transmissions that
+        brought them, where it is known which one did."""
         records = self._records
-        acked = []
+        newly = left_flight = 0
+        arrived = []
         for psn in psns:
             record = records.pop(psn, None)
             if record is None:
                 continue
-            record.acked = True
-            acked.append(record)
+            newly += record.size
             if not record.lost:
-                self._left_flight(record)
-            if record.transmissions == 1:  # else it is not known which transmission arrived
-                if record.sent_at > self._newest_acked:
-                    self._newest_acked = record.sent_at
-                record.ev.learn_rtt(record.sent_at, now)
-        return acked
+                left_flight += record.size
+            if record.transmissions == 1:
+                ev, sent_at = record.ev, record.sent_at
+                arrived.append((record.order, ev))
+                if sent_at > self._newest_acked:
+                    self._newest_acked = sent_at
+                if sent_at >= ev.rtt_sent_at:
+                    ev.rtt_sent_at = sent_at
+                    ev.rtt = now - sent_at
+            record.order = NOT_OUTSTANDING
+        self._left_flight(left_flight)
+        return newly, arrived
 
-    def _left_flight(self, record: Sent) -> None:
-        self._in_flight -= record.size
-        self._window.in_flight -= record.size
+    def _left_flight(self, size: int) -> None:
+        self._in_flight -= size
+        self._window.in_flight -= size
 
     def on_nack(self, nack: NETH, planes_up: int, now: int) -> None:
         """A packet came without its payload, or could not be taken: send it again at once."""
@@ -498,15 +492,13 @@ class Requester:
 
     # ---- loss ----------------------------------------------------------------------------------------
 
-    def _find_overtaken(self, acked: list[Sent], cack: int, base: int, now: int) -> None:
+    def _find_overtaken(self, arrived: list[tuple[int, Ev]], cack: int, base: int, now: int) -> None:
         """A path keeps the order of its packets: what a later one on the same EV overtook is lost."""
-        for record in acked:
-            if record.transmissions > 1:
-                continue  # which transmission arrived is not known
-            path = record.ev.sent
-            while path and path[0][0] <= record.order:
+        for newest, ev in arrived:
+            path = ev.sent
+            while path and path[0][0] <= newest:
                 order, earlier = path.popleft()
-                if self._is_outstanding(order, earlier) and self._known_missing(earlier.psn, cack, base):
+                if earlier.order == order and self._known_missing(earlier.psn, cack, base):
                     self._declare_lost(earlier, LossReason.OVERTAKEN, now)
 
     def _find_late(self, cack: int, base: int, now: int) -> None:
@@ -514,8 +506,8 @@ class Requester:
         due = self._due
         while due and due[0][0] <= now:
             _, order, record = heappop(due)
-            if not self._is_outstanding(order, record):
-                continue
+            if record.order != order:
+                continue  # it was acknowledged, or sent again
             if self._is_late(record, now):
                 blame = self._known_missing(record.psn, cack, base)
                 self._declare_lost(record, LossReason.LATE, now, blame=blame)
@@ -543,17 +535,14 @@ class Requester:
         return max(self._rtt.smallest // 4, self._late_tolerance)
 
     @staticmethod
-    def _is_outstanding(order: int, record: Sent) -> bool:
-        return record.order == order and not record.acked and not record.lost
-
-    @staticmethod
     def _known_missing(psn: int, cack: int, base: int) -> bool:
         """Does the newest SACK itself say that this PSN is missing? Below its bitmap it says nothing."""
         return psn == cack + 1 or psn >= base
 
     def _declare_lost(self, record: Sent, reason: LossReason, now: int, blame: bool = True) -> None:
         record.lost = True
-        self._left_flight(record)
+        record.order = NOT_OUTSTANDING
+        self._left_flight(record.size)
         heappush(self._lost, record.psn)
         self.losses[reason] += 1
         self._window.control.on_loss(record.size, self._window.in_flight, now)

@@ -51,6 +51,10 @@ NAK_REMOTE_ACCESS = 0x62
 NAK_REMOTE_OPERATION = 0x63
 """AETH NAK codes 1, 2 and 3 (InfiniBand 9.7.5.2.8)."""
 
+CE = int(Ecn.CE)
+REMOTE_WRITE = int(Access.REMOTE_WRITE)
+"""Plain numbers: comparing members costs more than a whole field of a packet may."""
+
 SendControl = Callable[[Opcode, int, bytes], None]
 """Send a control packet to the peer: (opcode, BTH PSN, extension header)."""
 
@@ -147,9 +151,10 @@ class Responder:
 
         Returns how many bytes it put into memory.
         """
+        envelope = packet.envelope
         psn = unwrap(packet.psn, self._cack, 24)
         offset = psn - self._cack - 1
-        marked = packet.envelope.ecn == Ecn.CE
+        marked = envelope.ecn == CE
         if offset < 0 or self._arrived >> offset & 1:
             # A lost SACK or Transport ACK is made up for.
             self.counters.duplicates += 1
@@ -160,15 +165,15 @@ class Responder:
             self.counters.out_of_window += 1
             self._nack(packet, NackReason.PSN_OOR_WINDOW)
             return 0
-        if packet.envelope.cut:
+        if envelope.cut:
             self.counters.trimmed += 1
-            self._nack(packet, NackReason.TRIMMED_LASTHOP if packet.envelope.lasthop else NackReason.TRIMMED)
+            self._nack(packet, NackReason.TRIMMED_LASTHOP if envelope.lasthop else NackReason.TRIMMED)
             return 0
         self.counters.packets += 1
         self._mark_arrived(psn, offset)
         size = nominal_size(packet)
         self._rcvd_bytes += size
-        self._since_sack += max(size, SACK_MIN_COUNTED)
+        self._since_sack += size if size > SACK_MIN_COUNTED else SACK_MIN_COUNTED
         placed, done = self._place(packet)
         # Five triggers (OCP MRC): bytes since the last one, AckReq, ECN-CE, a retransmission, a probe.
         if packet.ack_req or packet.rtx or marked or self._since_sack > SACK_GEN_THRESHOLD:
@@ -187,9 +192,12 @@ class Responder:
         self._mpr = mpr
 
     def _mark_arrived(self, psn: int, offset: int) -> None:
-        self._arrived |= 1 << offset
         if psn > self._max_psn:
             self._max_psn = psn
+        if not offset and not self._arrived:
+            self._cack = psn  # in order
+            return
+        self._arrived |= 1 << offset
         if offset == 0:
             run = (~self._arrived & (self._arrived + 1)).bit_length() - 1
             self._cack += run
@@ -201,28 +209,29 @@ class Responder:
         message = self._messages.get(msn)
         if message is None:
             message = self._messages[msn] = _Message(packet.dma_len, unwrap(packet.rqmsn, self._rqmsn, 16))
+        payload = packet.payload
+        length = len(payload)
+        message.received = received = message.received + length
         if (
-            msn <= self._msn
+            received > message.length
+            or msn <= self._msn
             or message.length != packet.dma_len
             or message.rqmsn > self._rqmsn + self._max_wimm
-            or message.received + len(packet.payload) > message.length
         ):
             self._refuse(NAK_INVALID_REQUEST)
             return 0, False
         if packet.imm is not None:
             message.imm = packet.imm
-        message.received += len(packet.payload)
-        placed = 0
-        if packet.payload and not message.refused:
-            # The region's bounds are checked for every packet: each carries its own RETH (OCP MRC).
-            memory = self._regions.find(packet.rkey, self._pd, packet.va, len(packet.payload), Access.REMOTE_WRITE)
-            if memory is None:
-                message.refused = True
-            else:
-                memory[:] = packet.payload
-                placed = len(packet.payload)
-                self.counters.payload_bytes += placed
-        return placed, message.refused or message.complete
+        if not length or message.refused:
+            return 0, message.refused or received == message.length
+        # The region's bounds are checked for every packet: each carries its own RETH (OCP MRC).
+        memory = self._regions.find(packet.rkey, self._pd, packet.va, length, REMOTE_WRITE)
+        if memory is None:
+            message.refused = True
+            return 0, True
+        memory[:] = payload
+        self.counters.payload_bytes += length
+        return length, received == message.length
 
     def _complete_messages(self) -> None:
         """Deliver what is complete in send order (RQMSN), and acknowledge it; refuse in that order, too."""
