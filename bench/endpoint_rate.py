@@ -2,9 +2,9 @@
 
     .venv/bin/python bench/endpoint_rate.py [--profile] [--rounds N]
 
-Both endpoints run in one process, on one core: what is counted is building, parsing, ICRC, spraying, placing, SACKs,
-congestion control and completions of both. Every round is a message of ROUND packets that must arrive whole; best,
-median and worst round are printed. `--profile` says where the time goes.
+Both endpoints run in one process, on one core: what is counted is building, parsing, ICRC, spraying, placing,
+SACKs, congestion control and completions of both. Every round is MESSAGES messages of 1 MiB, in a ring of RING MiB
+on either side; best, median and worst round are printed. `--profile` says where the time goes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ UPLINKS = 32
 RATE = 100  # Gb/s per port
 DELAY = 2_000  # ns, one way
 MTU = 4096
-ROUND = 20_000  # packets
+MESSAGE = 1 << 20
+MESSAGES = 80  # a round
+RING = 4  # messages
 BLOCK = bytes.fromhex("fcbbbbbb")
 
 
@@ -116,13 +118,16 @@ class Cable:
 
 def rate(a: Endpoint, source: MR, target: MR, cable: Cable) -> float:
     """Packets per second of one round."""
-    a.qp.post_send(
-        SendWR(0, WROpcode.RDMA_WRITE, [SGE(source.addr, source.length, source.lkey)], target.addr, target.rkey)
-    )
+    for number in range(MESSAGES):
+        at = number % RING * MESSAGE
+        sge = SGE(source.addr + at, MESSAGE, source.lkey)
+        a.qp.post_send(SendWR(number, WROpcode.RDMA_WRITE, [sge], target.addr + at, target.rkey))
+    completed = 0
     began = time.process_time()
-    while not a.cq.poll()[0]:
+    while completed < MESSAGES:
         cable.slot()
-    return ROUND / (time.process_time() - began)
+        completed += a.cq.poll(MESSAGES)[0]
+    return MESSAGES * MESSAGE // MTU / (time.process_time() - began)
 
 
 def main() -> None:
@@ -135,9 +140,9 @@ def main() -> None:
     a.connect(b)
     b.connect(a)
     cable = Cable((a.nic, b.nic))
-    source = MR(a.pd, ROUND * MTU, Access.LOCAL_WRITE)
+    source = MR(a.pd, RING * MESSAGE, Access.LOCAL_WRITE)
     source.write(random.Random(1).randbytes(source.length))
-    target = MR(b.pd, ROUND * MTU, Access.LOCAL_WRITE | Access.REMOTE_WRITE)
+    target = MR(b.pd, RING * MESSAGE, Access.LOCAL_WRITE | Access.REMOTE_WRITE)
     if arguments.profile:
         with cProfile.Profile() as profile:
             rate(a, source, target, cable)

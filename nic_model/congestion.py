@@ -41,7 +41,8 @@ class Window:
 
     def admits(self, size: int) -> bool:
         """May `size` bytes more be sent? One packet always may."""
-        return not self.in_flight or self.in_flight + size <= self.control.cwnd
+        in_flight = self.in_flight
+        return not in_flight or in_flight + size <= self.control.cwnd
 
 
 @dataclass(slots=True)

@@ -70,7 +70,7 @@ def ip_udp_crc(ip_udp: Buffer) -> int:
 
 def icrc_after(crc: int, bth: Buffer, *rest: Buffer) -> bytes:
     """`icrc` from `ip_udp_crc` and the pieces that follow, the first of which holds at least BTH."""
-    crc = _bth_crc(crc, bth)
+    crc = crc32(bth[_BTH_FROM_DQPN], crc32(_BTH_BYTE_4, crc32(bth[_BTH_OPCODE_FLAGS_AND_PKEY], crc)))
     for piece in rest:
         crc = crc32(piece, crc)
     return crc.to_bytes(SIZE, "little")
@@ -78,9 +78,5 @@ def icrc_after(crc: int, bth: Buffer, *rest: Buffer) -> bytes:
 
 def is_intact_after(crc: int, bth: Buffer, rest: Buffer = b"") -> bool:
     """`is_intact` from `ip_udp_crc` and what follows, in two pieces: the first holds at least BTH."""
-    return crc32(rest, _bth_crc(crc, bth)) == _RESIDUE
-
-
-def _bth_crc(crc: int, bth: Buffer) -> int:
-    crc = crc32(_BTH_BYTE_4, crc32(bth[_BTH_OPCODE_FLAGS_AND_PKEY], crc))
-    return crc32(bth[_BTH_FROM_DQPN], crc)
+    crc = crc32(bth[_BTH_FROM_DQPN], crc32(_BTH_BYTE_4, crc32(bth[_BTH_OPCODE_FLAGS_AND_PKEY], crc)))
+    return crc32(rest, crc) == _RESIDUE

@@ -271,6 +271,8 @@ class Envelope:
     udp_dport: int
     udp_len: int
     """UDP's own length; in a cut packet it is still the one sent."""
+    nominal_size: int
+    """The packet's size for congestion control: UDP payload and nominal_hdrsize (OCP MRC)."""
     ev: int
     trimmed: bool
     """Its DSCP is TRIMMED or TRIMMED_LASTHOP; a short packet is trimmed without being cut."""
@@ -351,13 +353,8 @@ class Packet:
         raise AttributeError(f"a packet of opcode {self.opcode:#x} has no {kind.__name__}")
 
 
-def nominal_size(packet: Packet) -> int:
-    """A packet's size for congestion control, bytes: UDP payload and nominal_hdrsize (OCP MRC)."""
-    return packet.envelope.udp_len - UDP.SIZE + NOMINAL_HDRSIZE
-
-
 def nominal_data_size(payload_len: int, *, ts: bool, imm: bool) -> int:
-    """`nominal_size` of the data packet that is to carry `payload_len` bytes, with TSETH, with ImmDt."""
+    """`Envelope.nominal_size` of the data packet that is to carry `payload_len` bytes, with TSETH, with ImmDt."""
     headers = BTH.SIZE + METH.SIZE + TSETH.SIZE * ts + RETH.SIZE + ImmDt.SIZE * imm
     return headers + payload_len + -payload_len % WORD_SIZE + ICRC_SIZE + NOMINAL_HDRSIZE
 
@@ -493,11 +490,23 @@ def _read_envelope(head: bytes, size: int, wire: Wire) -> Envelope:
         raise MalformedError(Malformed.LENGTH, f"UDP.length: {udp_len}, {present} bytes are there")
     if outer_dst is not None and ip_len != udp_len:  # trimming rewrites the outermost length only
         raise MalformedError(Malformed.LENGTH, f"inner IPv6.payload_len: {ip_len}, UDP.length: {udp_len}")
-    bth_at = at + UDP.SIZE
-    crc = ip_udp_crc(head[at - _IP_SIZE : bth_at])
-    ev = ev_from(udp_sport, flow_label)
     return Envelope(
-        eth_dst, outer_dst, dscp, ecn, src, dst, udp_dport, udp_len, ev, trimmed, lasthop, cut, bth_at, end, crc
+        eth_dst=eth_dst,
+        outer_dst=outer_dst,
+        dscp=dscp,
+        ecn=ecn,
+        src=src,
+        dst=dst,
+        udp_dport=udp_dport,
+        udp_len=udp_len,
+        nominal_size=udp_len - UDP.SIZE + NOMINAL_HDRSIZE,
+        ev=ev_from(udp_sport, flow_label),
+        trimmed=trimmed,
+        lasthop=lasthop,
+        cut=cut,
+        bth_at=at + UDP.SIZE,
+        end=end,
+        crc=ip_udp_crc(head[at - _IP_SIZE : at + UDP.SIZE]),
     )
 
 

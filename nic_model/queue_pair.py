@@ -156,8 +156,8 @@ class QueuePair(WorkQueues):
             return
         if packet.opcode in WRITE_OPCODES:
             self._nic.ports[port].payload_bytes += responder.on_data(packet)
-            if requester is None or not requester.in_flight:
-                self._reverse_evs().on_inbound(now)
+            if self._reverse is not None and (requester is None or not requester.in_flight):
+                self._reverse.on_inbound(now)
         elif packet.opcode == Opcode.RELIABILITY_PROBE:
             responder.on_probe(packet, packet.probe)
         elif packet.opcode in (Opcode.ENDPOINT_REQUEST, Opcode.ENDPOINT_RESPONSE):

@@ -120,8 +120,9 @@ class RttRange:
 
     def add(self, rtt: int) -> None:
         """One unambiguous sample."""
-        self.smallest = min(rtt, self.smallest or rtt)
-        self.largest = max(rtt, self.largest - (self.largest - rtt) // 64)
+        if rtt < self.smallest or not self.smallest:
+            self.smallest = rtt
+        self.largest = rtt if rtt > self.largest else self.largest - (self.largest - rtt) // 64
 
 
 class Requester:
@@ -154,6 +155,8 @@ class Requester:
         self.evs = evs
         self.deadline: int | None = None
         """When `on_timer` is due, ns."""
+        self.in_flight = 0
+        """Nominal bytes sent and neither acknowledged nor taken for lost."""
         self._qpn = qpn
         self._dest_qpn = dest_qpn
         self._mtu = mtu
@@ -177,9 +180,9 @@ class Requester:
         self._wimm_finished = 0
 
         self._records: dict[int, Sent] = {}  # by PSN, in PSN order: everything that is not acknowledged
+        self._flight: deque[tuple[int, Sent]] = deque()  # (order, record) of transmissions too young to be late
         self._due: list[tuple[int, int, Sent]] = []  # heap of (when to look whether it is late, order, record)
         self._lost: list[int] = []  # heap of PSNs to send again
-        self._in_flight = 0
         self._order = 0
         self._bitmap_base = self._bitmap = 0  # of the newest SACK
         self._newest_acked = 0  # when the newest acknowledged transmission was sent
@@ -205,11 +208,6 @@ class Requester:
         """Work requests that have not completed."""
         return len(self._unfinished) + len(self._unsent) - (bool(self._unsent) and self._unsent[0].begun)
 
-    @property
-    def in_flight(self) -> int:
-        """Nominal bytes sent and neither acknowledged nor taken for lost."""
-        return self._in_flight
-
     def upcoming(self, planes_up: int, now: int) -> Ev | None:
         """The path of the next packet, None if there is nothing to send or it may not go now.
 
@@ -229,11 +227,10 @@ class Requester:
         return ev
 
     def _may_send(self) -> bool:
-        if self._lost:
-            while self._lost and not self._is_lost(self._lost[0]):
-                heappop(self._lost)  # acknowledged after all
-            if self._lost:
+        while self._lost:
+            if self._is_lost(self._lost[0]):
                 return self._overdue or self._window.admits(self._full_packet)
+            heappop(self._lost)  # acknowledged after all
         # A new packet: PSN <= cack + MPR, immediates in flight <= max_wimm.
         if not self._unsent or self._next_psn > self._cack + self._mpr or not self._window.admits(self._full_packet):
             return False
@@ -297,13 +294,14 @@ class Requester:
         ev, order = record.ev, self._order
         self.evs.take(ev)
         self._order = order + 1
-        self._in_flight += record.size
+        self.in_flight += record.size
         self._window.in_flight += record.size
+        transmission = (order, record)
         path = ev.sent
         while path and path[0][1].order != path[0][0]:
             path.popleft()  # nothing on this path may ever be acknowledged and do that
-        path.append((order, record))
-        heappush(self._due, (record.sent_at + (ev.rtt or self._rtt.largest), order, record))
+        path.append(transmission)
+        self._flight.append(transmission)
         self.counters.packets += 1
         if self.deadline is None:
             self._restart_timer(record.sent_at)
@@ -437,7 +435,7 @@ class Requester:
         return newly, arrived
 
     def _left_flight(self, size: int) -> None:
-        self._in_flight -= size
+        self.in_flight -= size
         self._window.in_flight -= size
 
     def on_nack(self, nack: NETH, planes_up: int, now: int) -> None:
@@ -463,7 +461,7 @@ class Requester:
     def _probe_if_stuck(self, planes_up: int, now: int) -> None:
         """Packets may have arrived of which no SACK tells, because what asked for one was trimmed, or because the
         window shrank behind them (OCP MRC: a probe instead of waiting). If they fill it, ask, once a round trip."""
-        if self._in_flight and not self._window.admits(self._full_packet) and not self._probing:
+        if self.in_flight and not self._window.admits(self._full_packet) and not self._probing:
             # A retransmission asks for a SACK as well.
             newest_first = reversed(self._records.values())
             if not any((sent.ack_req or sent.transmissions > 1) and not sent.lost for sent in newest_first):
@@ -503,7 +501,15 @@ class Requester:
 
     def _find_late(self, cack: int, base: int, now: int) -> None:
         """Between paths, only time tells: what should have come by now, and what was sent after it has."""
-        due = self._due
+        due, flight = self._due, self._flight
+        expected_by = now - self._rtt.smallest - self._tolerance()
+        while flight:
+            order, record = flight[0]
+            if record.order == order:
+                if record.sent_at > expected_by:
+                    break
+                heappush(due, (record.sent_at + (record.ev.rtt or self._rtt.largest), order, record))
+            flight.popleft()
         while due and due[0][0] <= now:
             _, order, record = heappop(due)
             if record.order != order:
@@ -618,12 +624,13 @@ class Requester:
         self._unfinished.clear()
         self._unsent.clear()
         self._records.clear()
+        self._flight.clear()
         self._due.clear()
         for ev in self.evs:
             ev.sent.clear()
         self._lost.clear()
-        self._window.in_flight -= self._in_flight
-        self._in_flight = 0
+        self._window.in_flight -= self.in_flight
+        self.in_flight = 0
         self._probe = None
         self.deadline = None
         for message in messages:

@@ -21,7 +21,7 @@ from nic_model.headers import (
     Opcode,
     SackMark,
 )
-from nic_model.packet import Packet, nominal_size
+from nic_model.packet import Packet
 from nic_model.sequence import unwrap
 from nic_model.verbs import (
     CQ,
@@ -171,7 +171,7 @@ class Responder:
             return 0
         self.counters.packets += 1
         self._mark_arrived(psn, offset)
-        size = nominal_size(packet)
+        size = envelope.nominal_size
         self._rcvd_bytes += size
         self._since_sack += size if size > SACK_MIN_COUNTED else SACK_MIN_COUNTED
         placed, done = self._place(packet)

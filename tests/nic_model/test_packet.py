@@ -46,7 +46,6 @@ from nic_model.packet import (
     build_control,
     build_data,
     nominal_data_size,
-    nominal_size,
     parse,
 )
 
@@ -164,7 +163,7 @@ def test_the_sizes_of_a_full_packet() -> None:
     head, tail = data(payload=bytes(4096))
     assert (len(head), len(tail)) == (14 + 40 + 40 + 8 + 12 + 4 + 4 + 16, 4096 + 4)
     packet = parse((head, tail))
-    assert nominal_size(packet) == nominal_data_size(4096, ts=True, imm=False) == 12 + 4 + 4 + 16 + 4096 + 4 + 40
+    assert packet.envelope.nominal_size == nominal_data_size(4096, ts=True, imm=False) == 12 + 4 + 4 + 16 + 4096 + 4 + 40
 
 
 def by_scapy(encap: Encap, dscp: int, ecn: int, bth: ScapyPacket, rest: bytes) -> bytes:
@@ -269,7 +268,7 @@ def test_a_data_packet_comes_back(encap: Encap, fields: dict[str, Any], opcode: 
         False,
         (),
     )
-    assert nominal_size(packet) == nominal_data_size(len(payload), ts=tseth is not None, imm=with_imm is not None)
+    assert packet.envelope.nominal_size == nominal_data_size(len(payload), ts=tseth is not None, imm=with_imm is not None)
 
 
 @given(encap=ENCAP, opcode=st.sampled_from(list(EXTENSION_HEADERS)), flags=st.tuples(st.booleans(), st.booleans()))
@@ -359,7 +358,7 @@ def test_a_cut_packet(encap: Encap, smallest: int, dscp: int, lasthop: bool) -> 
         assert (packet.dqpn, packet.psn, packet.msn, packet.rqmsn) == (0x123456, 0xABCDEF, 0x0304, 0x0102)
         assert (packet.tx_timestamp, packet.tsr, packet.envelope.ev) == (0xBEEF, 1, EV)
         assert (packet.va, packet.rkey, packet.dma_len, packet.imm, packet.payload) == (0, 0, 0, None, b"")
-        assert (packet.payload_len, nominal_size(packet)) == (4096, nominal_data_size(4096, ts=True, imm=False))
+        assert (packet.payload_len, packet.envelope.nominal_size) == (4096, nominal_data_size(4096, ts=True, imm=False))
 
 
 def test_a_cut_packet_without_timestamp() -> None:
