@@ -235,7 +235,7 @@ class Nscc:
         little = self._achieved < p.max_cwnd >> p.qa_gate
         adapting = bool(self._round_ends) and wanted and little
         if adapting:
-            self._cwnd = self._achieved
+            self._cwnd = float(self._achieved)
             self._clamp()
             self._ignore = in_flight
             self._increase = 0.0

@@ -68,12 +68,11 @@ def ip_udp_crc(ip_udp: Buffer) -> int:
     return crc32(b"".join(invariant))
 
 
-def icrc_after(crc: int, bth: Buffer, *rest: Buffer) -> bytes:
-    """`icrc` from `ip_udp_crc` and the pieces that follow, the first of which holds at least BTH."""
+def icrc_after(crc: int, bth: Buffer, payload: Buffer = b"", padding: Buffer = b"") -> bytes:
+    """`icrc` from `ip_udp_crc` and what follows: `bth` is BTH and all headers after it."""
     crc = crc32(bth[_BTH_FROM_DQPN], crc32(_BTH_BYTE_4, crc32(bth[_BTH_OPCODE_FLAGS_AND_PKEY], crc)))
-    for piece in rest:
-        crc = crc32(piece, crc)
-    return crc.to_bytes(SIZE, "little")
+    crc = crc32(payload, crc)
+    return (crc32(padding, crc) if padding else crc).to_bytes(SIZE, "little")
 
 
 def is_intact_after(crc: int, bth: Buffer, rest: Buffer = b"") -> bool:

@@ -164,7 +164,7 @@ class Nic(NicBase[MrcPort, QueuePair]):
         """See Device."""
         frame = super().pull(plane, now)
         port = self.ports[plane]
-        if not port.control and not port.ready:
+        if not port.ready and not port.control:
             self.ready &= ~(1 << plane)
         return frame
 

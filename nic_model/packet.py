@@ -154,6 +154,12 @@ _TSETH = (TSETH, "tx_timestamp tsr")
 _RETH = (RETH, "va rkey dma_len")
 _write_data = writer(_BTH, _METH, _RETH)
 _write_data_ts = writer(_BTH, _METH, _TSETH, _RETH)
+_write_bth = writer((BTH, "opcode pkey dqpn ack_req rtx psn"))
+write_sack = writer(
+    (SETH, "m pr ack_psn_offset entropy spdcid dpdcid cack_psn mpr sack_offset sack_bitmap"),
+    (CCState, "tx_timestamp ooo_count restore_cwnd rcv_cwnd_pen rcvd_bytes"),
+)
+"""A SACK's extension for `build_control`, of those fields."""
 _WRITE_PLAIN_OPCODES = WRITE_OPCODES - WRITE_IMM_OPCODES
 WORD_SIZE = 4
 """Bytes: BTH.pad fills the payload up to a multiple of this."""
@@ -162,7 +168,6 @@ _PAD = (b"", b"\0", b"\0\0", b"\0\0\0")
 
 def build_data(
     encap: Encap,
-    *,
     opcode: int,
     dqpn: int,
     psn: int,
@@ -183,20 +188,21 @@ def build_data(
 
     ValueError names the header and the field whose value does not fit.
     """
-    pad = -len(payload) % WORD_SIZE
+    length = len(payload)
+    pad = -length % WORD_SIZE
+    pkey = encap.wire.pkey
     if tseth is None:
-        headers = _write_data(
-            opcode, pad, encap.wire.pkey, dqpn, ack_req, rtx, False, psn, rqmsn, msn, va, rkey, dma_len
-        )
+        headers = _write_data(opcode, pad, pkey, dqpn, ack_req, rtx, False, psn, rqmsn, msn, va, rkey, dma_len)
     else:
+        tx_timestamp, tsr = tseth
         headers = _write_data_ts(
-            opcode, pad, encap.wire.pkey, dqpn, ack_req, rtx, True, psn, rqmsn, msn, *tseth, va, rkey, dma_len
+            opcode, pad, pkey, dqpn, ack_req, rtx, True, psn, rqmsn, msn, tx_timestamp, tsr, va, rkey, dma_len
         )
     if imm is not None:
         headers += ImmDt(imm=imm).pack()
     if opcode not in (_WRITE_PLAIN_OPCODES if imm is None else WRITE_IMM_OPCODES):
         raise ValueError(f"BTH.opcode: {opcode:#x} in a data packet with immediate {imm}")
-    prefix, crc = encap.prefix(UDP.SIZE + len(headers) + len(payload) + pad + ICRC_SIZE, dscp, ecn)
+    prefix, crc = encap.prefix(UDP.SIZE + len(headers) + length + pad + ICRC_SIZE, dscp, ecn)
     padding = _PAD[pad]
     return prefix + headers, b"".join((payload, padding, icrc_after(crc, headers, payload, padding)))
 
@@ -217,9 +223,9 @@ def build_control(
     """
     if len(extension) != _EXTENSION_SIZES.get(opcode):
         raise ValueError(f"opcode {opcode:#x}: not an extension of {len(extension)} bytes")
-    bth = BTH(opcode=opcode, pkey=encap.wire.pkey, dqpn=dqpn, ack_req=ack_req, rtx=rtx, psn=psn).pack()
-    headers = bth + extension
-    prefix, crc = encap.prefix(UDP.SIZE + len(headers) + ICRC_SIZE, encap.wire.dscp.control, Ecn.NOT_ECT)
+    wire = encap.wire
+    headers = _write_bth(opcode, wire.pkey, dqpn, ack_req, rtx, psn) + extension
+    prefix, crc = encap.prefix(UDP.SIZE + len(headers) + ICRC_SIZE, wire.dscp.control, Ecn.NOT_ECT)
     return b"".join((prefix, headers, icrc_after(crc, headers))), b""
 
 
@@ -365,9 +371,10 @@ _read_outermost = reader(
 )
 _read_inner = reader((IPv6, "version flow_label payload_len next_hdr src dst"))
 _read_udp = reader((UDP, "src_port dst_port length"))
-_read_bth = reader((BTH, "opcode pad tver dqpn ack_req rtx ts psn"))
+_BTH_READ = (BTH, "opcode pad tver dqpn ack_req rtx ts psn")
+_read_bth = reader(_BTH_READ)
 _read_data = reader(_METH, _RETH)
-_read_data_ts = reader(_METH, _TSETH, _RETH)
+_read_data_ts = reader(_BTH_READ, _METH, _TSETH, _RETH)
 _read_meth = reader(_METH)
 _read_tseth = reader(_TSETH)
 _read_imm = reader((ImmDt, "imm"))
@@ -379,6 +386,9 @@ _ENVELOPE_SIZE = _IP_END + UDP.SIZE
 _ENVELOPE_SIZE_OUTER = _IP_END + IPv6.SIZE + UDP.SIZE
 # Where RETH ends, from BTH's first byte, without and with TSETH.
 _RETH_END = (BTH.SIZE + METH.SIZE + RETH.SIZE, BTH.SIZE + METH.SIZE + TSETH.SIZE + RETH.SIZE)
+# The bit ts of BTH.
+_TS_AT, _TS = 8, 0x10
+ICRC_IS_WRONG = "the ICRC is not that of the bytes"
 ENVELOPES_KEPT = 4096
 """A sender chooses them, and may not make us remember without end."""
 
@@ -419,17 +429,11 @@ class Parser:
             _check_size(size, end)
             # Ethernet pads a short frame.
             head, tail = head[:end], tail[: max(0, end - len(head))]
-        opcode, pad, tver, dqpn, ack_req, rtx, ts, psn = _read_bth(head, envelope.bth_at)
-        if tver != TVER:
-            raise MalformedError(Malformed.TVER, f"BTH.tver: {tver}")
-        packet = Packet(envelope, opcode, pad, dqpn, ack_req, rtx, ts, psn)
-        if opcode in WRITE_OPCODES:
-            _read_data_packet(packet, head, tail)
-        elif opcode in EXTENSIONS:
-            _read_control_packet(packet, head + tail)
-        else:
-            raise MalformedError(Malformed.OPCODE, f"BTH.opcode: {opcode:#04x}")
-        return packet
+        if envelope.cut:
+            return _read_cut(envelope, head)
+        if head[envelope.bth_at] in WRITE_OPCODES:
+            return _read_data_packet(envelope, head, tail)
+        return _read_control_packet(envelope, head + tail)
 
 
 def parse(frame: Frame, wire: Wire = DEFAULT_WIRE) -> Packet:
@@ -510,50 +514,79 @@ def _read_envelope(head: bytes, size: int, wire: Wire) -> Envelope:
     )
 
 
-def _read_data_packet(packet: Packet, head: bytes, tail: bytes) -> None:
-    """METH and what follows."""
-    envelope = packet.envelope
+def _read_data_packet(envelope: Envelope, head: bytes, tail: bytes) -> Packet:
     bth_at = envelope.bth_at
-    meth_at = bth_at + BTH.SIZE
-    imm_at = bth_at + _RETH_END[packet.ts]
-    payload_at = imm_at + ImmDt.SIZE if packet.opcode in WRITE_IMM_OPCODES else imm_at
-    sent = envelope.udp_len
-    packet.payload_len = payload_len = bth_at - UDP.SIZE + sent - payload_at - packet.pad - ICRC_SIZE
-    if payload_len < 0 or sent % WORD_SIZE:
-        raise MalformedError(Malformed.LENGTH, f"UDP.length: {sent} in a data packet")
-    if envelope.cut:
-        packet.rqmsn, packet.msn = _read_meth(head, meth_at)
-        if packet.ts:
-            packet.tx_timestamp, packet.tsr = _read_tseth(head, meth_at + METH.SIZE)
-        return
-
-    if packet.ts:
+    if head[bth_at + _TS_AT] & _TS:
         (
-            packet.rqmsn, packet.msn, packet.tx_timestamp, packet.tsr, packet.va, packet.rkey, packet.dma_len,
-        ) = _read_data_ts(head, meth_at)  # fmt: skip
+            opcode, pad, tver, dqpn, ack_req, rtx, ts, psn, rqmsn, msn, tx_timestamp, tsr, va, rkey, dma_len,
+        ) = _read_data_ts(head, bth_at)  # fmt: skip
     else:
-        packet.rqmsn, packet.msn, packet.va, packet.rkey, packet.dma_len = _read_data(head, meth_at)
-    if payload_at != imm_at:
-        (packet.imm,) = _read_imm(head, imm_at)
+        opcode, pad, tver, dqpn, ack_req, rtx, ts, psn = _read_bth(head, bth_at)
+        rqmsn, msn, va, rkey, dma_len = _read_data(head, bth_at + BTH.SIZE)
+        tx_timestamp = tsr = 0
+    if tver != TVER:
+        raise MalformedError(Malformed.TVER, f"BTH.tver: {tver}")
+    payload_at = bth_at + _RETH_END[ts]
+    imm = None
+    if opcode in WRITE_IMM_OPCODES:
+        (imm,) = _read_imm(head, payload_at)
+        payload_at += ImmDt.SIZE
+    payload_len = _payload_len(envelope, payload_at, pad)
     if not is_intact_after(envelope.crc, head[bth_at:], tail):
-        raise MalformedError(Malformed.ICRC, "the ICRC is not that of the bytes")
+        raise MalformedError(Malformed.ICRC, ICRC_IS_WRONG)
     if len(head) != payload_at:
         tail = (head + tail)[payload_at:]
-    packet.payload = tail[:payload_len]
+    return Packet(
+        envelope, opcode, pad, dqpn, ack_req, rtx, ts, psn,
+        rqmsn, msn, tx_timestamp, tsr, va, rkey, dma_len, imm, tail[:payload_len], payload_len,
+    )  # fmt: skip
 
 
-def _read_control_packet(packet: Packet, data: bytes) -> None:
-    """What follows BTH."""
-    envelope = packet.envelope
-    sent = UDP.SIZE + BTH.SIZE + _EXTENSION_SIZES[packet.opcode] + ICRC_SIZE
-    if envelope.udp_len != sent or envelope.cut:
-        there = len(data) - envelope.bth_at + UDP.SIZE
-        raise MalformedError(Malformed.LENGTH, f"UDP.length: {envelope.udp_len}, {there} bytes are there, not {sent}")
+def _read_cut(envelope: Envelope, head: bytes) -> Packet:
+    """A packet of which trimming has left METH and TSETH at least; RETH, ImmDt and payload are missing."""
+    bth_at = envelope.bth_at
+    opcode, pad, tver, dqpn, ack_req, rtx, ts, psn = _read_bth(head, bth_at)
+    if tver != TVER:
+        raise MalformedError(Malformed.TVER, f"BTH.tver: {tver}")
+    if opcode in EXTENSIONS:
+        raise MalformedError(Malformed.LENGTH, f"opcode {opcode:#04x}: a control packet is never cut")
+    if opcode not in WRITE_OPCODES:
+        raise MalformedError(Malformed.OPCODE, f"BTH.opcode: {opcode:#04x}")
+    payload_at = bth_at + _RETH_END[ts] + ImmDt.SIZE * (opcode in WRITE_IMM_OPCODES)
+    packet = Packet(envelope, opcode, pad, dqpn, ack_req, rtx, ts, psn)
+    packet.payload_len = _payload_len(envelope, payload_at, pad)
+    meth_at = bth_at + BTH.SIZE
+    packet.rqmsn, packet.msn = _read_meth(head, meth_at)
+    if ts:
+        packet.tx_timestamp, packet.tsr = _read_tseth(head, meth_at + METH.SIZE)
+    return packet
+
+
+def _payload_len(envelope: Envelope, payload_at: int, pad: int) -> int:
+    """The length of the payload that was sent, in bytes."""
+    udp_len = envelope.udp_len
+    length = envelope.bth_at - UDP.SIZE + udp_len - payload_at - pad - ICRC_SIZE
+    if length < 0 or udp_len % WORD_SIZE:
+        raise MalformedError(Malformed.LENGTH, f"UDP.length: {udp_len} in a data packet")
+    return length
+
+
+def _read_control_packet(envelope: Envelope, data: bytes) -> Packet:
+    opcode, pad, tver, dqpn, ack_req, rtx, ts, psn = _read_bth(data, envelope.bth_at)
+    if tver != TVER:
+        raise MalformedError(Malformed.TVER, f"BTH.tver: {tver}")
+    if opcode not in EXTENSIONS:
+        raise MalformedError(Malformed.OPCODE, f"BTH.opcode: {opcode:#04x}")
+    sent = UDP.SIZE + BTH.SIZE + _EXTENSION_SIZES[opcode] + ICRC_SIZE
+    if envelope.udp_len != sent:
+        raise MalformedError(Malformed.LENGTH, f"UDP.length: {envelope.udp_len}, opcode {opcode:#04x} has {sent}")
     if not is_intact_after(envelope.crc, data[envelope.bth_at :]):
-        raise MalformedError(Malformed.ICRC, "the ICRC is not that of the bytes")
+        raise MalformedError(Malformed.ICRC, ICRC_IS_WRONG)
+    packet = Packet(envelope, opcode, pad, dqpn, ack_req, rtx, ts, psn)
     at = envelope.bth_at + BTH.SIZE
     extension = []
-    for kind in EXTENSIONS[packet.opcode]:
+    for kind in EXTENSIONS[opcode]:
         extension.append(kind.unpack(data, at))
         at += kind.SIZE
     packet.ext = tuple(extension)
+    return packet

@@ -43,6 +43,11 @@ BITMAP_BITS = 64
 """Of a SACK (OCP MRC)."""
 
 NOT_OUTSTANDING = -1
+ECT0 = int(Ecn.ECT0)
+_WRITE_OPCODES = ((Opcode.WRITE_MIDDLE, Opcode.WRITE_FIRST), (Opcode.WRITE_LAST, Opcode.WRITE_ONLY))
+_IMM_OPCODES = (_WRITE_OPCODES[0], (Opcode.WRITE_LAST_IMM, Opcode.WRITE_ONLY_IMM))
+_OPCODES = (_WRITE_OPCODES, _IMM_OPCODES)
+"""By: does the message bring an immediate, is the packet its last, is it its first?"""
 
 NAK_STATUS = {1: WCStatus.REM_INV_REQ_ERR, 2: WCStatus.REM_ACCESS_ERR, 3: WCStatus.REM_OP_ERR}
 
@@ -130,6 +135,15 @@ class Requester:
 
     `upcoming` says on which path the next packet leaves; `transmit` makes it when that path's port is free.
     """
+
+    # An object of more than 30 attributes is slow without slots.
+    __slots__ = (
+        "_bitmap", "_bitmap_base", "_cack", "_complete", "_dest_qpn", "_due", "_fail", "_flight", "_full_packet",
+        "_late_tolerance", "_lost", "_max_wimm", "_mpr", "_msn", "_mtu", "_newest_acked", "_next_psn", "_order",
+        "_overdue", "_port_down_at", "_probe", "_probe_id", "_probing", "_qpn", "_records", "_rqmsn", "_rtt",
+        "_times", "_unfinished", "_unsent", "_wimm_begun", "_wimm_finished", "_window", "_wire", "counters",
+        "deadline", "evs", "in_flight", "losses",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -315,21 +329,21 @@ class Requester:
         record.ack_req = last or not self._may_send()
         return build_data(
             record.ev.encap,
-            opcode=_opcode(message.with_imm, record.psn == message.first_psn, last),
-            dqpn=self._dest_qpn,
-            psn=record.psn & 0xFFFFFF,
-            ack_req=record.ack_req,
-            rtx=retransmission,
-            msn=message.msn & 0xFFFF,
-            rqmsn=message.rqmsn & 0xFFFF,
-            va=wr.remote_addr + record.offset,
-            rkey=wr.rkey,
-            dma_len=len(message.payload),
-            payload=message.payload[record.offset : record.offset + self._mtu],
-            tseth=(wire.timestamp(now), wire.tsr),
-            imm=wr.imm_data if last and message.with_imm else None,
-            dscp=wire.dscp.trimmable_retx if retransmission else wire.dscp.trimmable,
-            ecn=Ecn.ECT0,
+            _OPCODES[message.with_imm][last][record.psn == message.first_psn],
+            self._dest_qpn,
+            record.psn & 0xFFFFFF,
+            record.ack_req,
+            retransmission,
+            message.msn & 0xFFFF,
+            message.rqmsn & 0xFFFF,
+            wr.remote_addr + record.offset,
+            wr.rkey,
+            len(message.payload),
+            message.payload[record.offset : record.offset + self._mtu],
+            (wire.timestamp(now), wire.tsr),
+            wr.imm_data if last and message.with_imm else None,
+            wire.dscp.trimmable_retx if retransmission else wire.dscp.trimmable,
+            ECT0,
         )
 
     # ---- feedback ------------------------------------------------------------------------------------
@@ -636,11 +650,3 @@ class Requester:
         for message in messages:
             self._complete(message, status)
             status = WCStatus.WR_FLUSH_ERR
-
-
-def _opcode(with_imm: bool, first: bool, last: bool) -> Opcode:
-    if first and last:
-        return Opcode.WRITE_ONLY_IMM if with_imm else Opcode.WRITE_ONLY
-    if last:
-        return Opcode.WRITE_LAST_IMM if with_imm else Opcode.WRITE_LAST
-    return Opcode.WRITE_FIRST if first else Opcode.WRITE_MIDDLE

@@ -14,14 +14,12 @@ from nic_model.headers import (
     AETH,
     NETH,
     PETH,
-    SETH,
-    CCState,
     Ecn,
     NackReason,
     Opcode,
     SackMark,
 )
-from nic_model.packet import Packet
+from nic_model.packet import Packet, write_sack
 from nic_model.sequence import unwrap
 from nic_model.verbs import (
     CQ,
@@ -52,6 +50,7 @@ NAK_REMOTE_OPERATION = 0x63
 """AETH NAK codes 1, 2 and 3 (InfiniBand 9.7.5.2.8)."""
 
 CE = int(Ecn.CE)
+NONE, SKIP_ONCE = int(SackMark.NONE), int(SackMark.SKIP_ONCE)
 REMOTE_WRITE = int(Access.REMOTE_WRITE)
 """Plain numbers: comparing members costs more than a whole field of a packet may."""
 
@@ -277,31 +276,29 @@ class Responder:
         bitmap = self._arrived >> (base - self._cack - 1) & (1 << BITMAP_BITS) - 1
         if marked:
             self.counters.marked += 1
-        seth = SETH(
-            m=SackMark.SKIP_ONCE if marked else SackMark.NONE,
-            pr=probe is not None,
-            ack_psn_offset=_signed16(psn - self._cack) if probe is None else _as_signed16(probe.probe_id),
-            entropy=packet.envelope.ev,
-            spdcid=self._qpn & 0xFFFF,
-            dpdcid=self._dest_qpn & 0xFFFF,
-            cack_psn=self._cack & 0xFFFFFF,
-            mpr=self._mpr // MPR_UNIT if self._dynamic_mpr else 0,
-            sack_offset=base - self._cack,
-            sack_bitmap=bitmap,
-        )
         penalty = self._penalty.value
         restore, self._restored = not penalty and not self._restored, not penalty
-        state = CCState(
-            tx_timestamp=packet.tx_timestamp if probe is None else probe.tx_timestamp,
-            ooo_count=min(self._arrived.bit_count(), OOO_COUNT_MAX),
-            restore_cwnd=restore,
-            rcv_cwnd_pen=penalty,
-            rcvd_bytes=-(-self._rcvd_bytes // RCVD_BYTES_UNIT) & 0xFFFFFF,
+        extension = write_sack(
+            SKIP_ONCE if marked else NONE,
+            probe is not None,
+            _signed16(psn - self._cack) if probe is None else _as_signed16(probe.probe_id),
+            packet.envelope.ev,
+            self._qpn & 0xFFFF,
+            self._dest_qpn & 0xFFFF,
+            self._cack & 0xFFFFFF,
+            self._mpr // MPR_UNIT if self._dynamic_mpr else 0,
+            base - self._cack,
+            bitmap,
+            packet.tx_timestamp if probe is None else probe.tx_timestamp,
+            min(self._arrived.bit_count(), OOO_COUNT_MAX),
+            restore,
+            penalty,
+            -(-self._rcvd_bytes // RCVD_BYTES_UNIT) & 0xFFFFFF,
         )
         self._right_edge = max(self._right_edge, self._cack + self._mpr)
         self._since_sack = 0
         self.counters.sacks += 1
-        self._send_control(Opcode.SACK, self._cack & 0xFFFFFF, seth.pack() + state.pack())
+        self._send_control(Opcode.SACK, self._cack & 0xFFFFFF, extension)
 
     def _nack(self, packet: Packet, reason: NackReason) -> None:
         neth = NETH(
