@@ -169,7 +169,7 @@ class EndpointOperations:
 
     def _on_response(self, packet: Packet, now: int) -> None:
         request = self._requests.get(packet.psn & 0xFFFF)
-        if request is None or packet.endpoint.op != request.op or not request.peer.owns(packet.envelope.src):
+        if request is None or packet.endpoint.op != request.op or packet.envelope.src not in request.peer.addresses:
             self._nic.counters.refused["no such endpoint request"] += 1
             return
         del self._requests[packet.psn & 0xFFFF]

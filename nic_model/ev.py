@@ -212,15 +212,19 @@ class EvSet:
         for _ in range(planes):
             plane = self._turn
             self._turn = (plane + 1) % planes
-            if planes_up >> plane & 1 and (ev := self._next_in_ring(plane, now)) is not None:
+            if not planes_up >> plane & 1:
+                continue
+            ring = self._rings[plane]
+            if ring and ring[0].state is EvState.GOOD:
+                ring.rotate(-1)
+                return ring[-1]
+            ev = self._next_in_ring(plane, now)
+            if ev is not None:
                 return ev
         return None
 
     def _next_in_ring(self, plane: int, now: int) -> Ev | None:
         ring = self._rings[plane]
-        if ring and ring[0].state is EvState.GOOD:
-            ring.rotate(-1)
-            return ring[-1]
         # After one lap no EV is in SKIP any more, so that a second lap always finds one.
         for _ in range(2 * len(ring)):
             ev = ring[0]

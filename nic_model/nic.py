@@ -133,7 +133,7 @@ class Nic(NicBase[MrcPort, QueuePair]):
                 peer = self._peers[key] = Peer(self, address)
             except KeyError:
                 return None
-        return peer if peer.owns(address) else None
+        return peer if address in peer.addresses else None
 
     def send_control(self, plane: int, frame: Frame) -> None:
         """Queue a control packet on a port; it is lost if the port is down."""
@@ -146,8 +146,9 @@ class Nic(NicBase[MrcPort, QueuePair]):
         """A peer tells which of its ports can be reached: its QPs leave the others, or use them again."""
         came_down = peer.ports_up & ~ports_up
         peer.ports_up = ports_up
-        for queue_pair in self._queue_pairs.values():
-            if queue_pair.peer is peer and queue_pair.requester is not None:
+        for queue_pair in peer.queue_pairs:
+            queue_pair.look_at_ports()
+            if queue_pair.requester is not None:
                 for port in self.ports:
                     if came_down >> port.plane & 1:
                         queue_pair.requester.on_port_down(port.plane, now)
@@ -190,7 +191,8 @@ class Nic(NicBase[MrcPort, QueuePair]):
         except MalformedError as error:
             self.counters.refused[error.reason] += 1
             return
-        if packet.envelope.eth_dst != port.mac or packet.envelope.dst not in self._addresses:
+        envelope = packet.envelope
+        if envelope.eth_dst != port.mac or envelope.dst not in self._addresses:
             self.counters.refused["not mine"] += 1
             return
         if packet.dqpn == ENDPOINT_DQPN:
@@ -200,7 +202,7 @@ class Nic(NicBase[MrcPort, QueuePair]):
         if queue_pair is None or queue_pair.peer is None:
             self.counters.refused["no such QP"] += 1
             return
-        if not queue_pair.peer.owns(packet.envelope.src):
+        if envelope.src not in queue_pair.peer.addresses:
             self.counters.refused["not from the peer"] += 1
             return
         queue_pair.receive(packet, plane, now)
@@ -255,6 +257,8 @@ class Nic(NicBase[MrcPort, QueuePair]):
             return
         port.up = up
         self.planes_up ^= 1 << plane
+        for queue_pair in self._queue_pairs.values():
+            queue_pair.look_at_ports()
         if up:
             waiting = [qp for qp in self._queue_pairs.values() if not qp.enlisted]
         else:

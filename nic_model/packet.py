@@ -70,9 +70,15 @@ class Wire:
     tsr: int = 0
     """Resolution of the timestamps sent: ticks of 128 ns (0), which wrap at 8.4 ms, or of 1 us (1), at 65.5 ms."""
 
+    tick: int = field(init=False)
+    """ns in a tick of the timestamps."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tick", _TSR_TICKS[self.tsr])
+
     def timestamp(self, now: int) -> int:
         """`now` (ns) as a tx_timestamp of 16 bits."""
-        return now // _TSR_TICKS[self.tsr] & 0xFFFF
+        return now // self.tick & 0xFFFF
 
 
 _TSR_TICKS = (128, 1000)

@@ -43,8 +43,9 @@ class Peer:
         self._template = nic.paths.template_for(address)
         self._row = address[:8]
         self._index = address[14:16]
-        self._addresses = [self._address(port.plane) for port in nic.ports]
-        if address not in self._addresses or int.from_bytes(self._index, "big") > MAX_INDEX:
+        self.addresses = tuple(self._address(port.plane) for port in nic.ports)
+        """Of its ports, by plane; it may send from any of them."""
+        if address not in self.addresses or int.from_bytes(self._index, "big") > MAX_INDEX:
             raise KeyError(address)
         self._encaps: dict[int, Encap] = {}
         self._windows: dict[int, Window] = {}
@@ -58,10 +59,6 @@ class Peer:
     def _address(self, plane: int) -> bytes:
         """Of a port: the row's /64, the plane in 16 bits, zeros, the NIC in 16 bits."""
         return self._row + plane.to_bytes(2, "big") + bytes(4) + self._index
-
-    def owns(self, address: bytes) -> bool:
-        """Is this one of the peer's port addresses? It may use any of them (one per plane)."""
-        return address in self._addresses
 
     def is_overtaken(self, request_id: int, lifetime: int, now: int) -> bool:
         """Has a PORT_STATUS_UPDATE with a later id come before this one? Paths differ in delay.
@@ -92,7 +89,7 @@ class Peer:
                 outer_src=port.address if srv6 else None,
                 outer_dst=self._template.outer_da(ev, int.from_bytes(self._index, "big")) if srv6 else None,
                 inner_src=port.address,
-                inner_dst=self._addresses[plane],
+                inner_dst=self.addresses[plane],
                 ev=ev,
                 wire=self._nic.wire,
             )

@@ -37,6 +37,8 @@ class QueuePair(WorkQueues):
         """Is it waiting for a port to become free? Kept by the NIC."""
         self.alarm: int | None = None
         """When the NIC looks at its timers, ns. Kept by the NIC, too."""
+        self.planes_up = 0
+        """Bit p is set if port p can send and the peer's port p can be reached."""
         self.responder: Responder | None = None
         self.peer: Peer | None = None
         self.prober: PathProber | None = None
@@ -63,6 +65,7 @@ class QueuePair(WorkQueues):
         if self.peer is None:
             raise VerbsError(f"QPAttr.dgid {attr.dgid.hex(':')} is no address that this NIC has a path to")
         self.peer.queue_pairs.append(self)
+        self.look_at_ports()
         self._dest_qpn = attr.dest_qp_num
         self._timeout = TIMEOUT_UNIT << attr.timeout
         evs = self.peer.one_ev_per_plane()
@@ -192,10 +195,9 @@ class QueuePair(WorkQueues):
 
     # ---- paths ---------------------------------------------------------------------------------------
 
-    @property
-    def planes_up(self) -> int:
-        """Bit p is set if port p can send and the peer's port p can be reached."""
-        return self._nic.planes_up & (0 if self.peer is None else self.peer.ports_up)
+    def look_at_ports(self) -> None:
+        """A port of the NIC or of the peer went down or came up."""
+        self.planes_up = self._nic.planes_up & (0 if self.peer is None else self.peer.ports_up)
 
     def _on_ev_transition(self, now: int, ev: Ev, old: EvState, new: EvState, reason: str) -> None:
         if new is EvState.ASSUMED_BAD and self.prober is not None:

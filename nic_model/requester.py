@@ -246,7 +246,12 @@ class Requester:
                 return self._overdue or self._window.admits(self._full_packet)
             heappop(self._lost)  # acknowledged after all
         # A new packet: PSN <= cack + MPR, immediates in flight <= max_wimm.
-        if not self._unsent or self._next_psn > self._cack + self._mpr or not self._window.admits(self._full_packet):
+        window = self._window
+        if (
+            not self._unsent
+            or self._next_psn > self._cack + self._mpr
+            or (window.in_flight and window.in_flight + self._full_packet > window.control.cwnd)
+        ):
             return False
         message = self._unsent[0]
         return not message.with_imm or message.begun or self._wimm_begun - self._wimm_finished < self._max_wimm
@@ -340,7 +345,7 @@ class Requester:
             wr.rkey,
             len(message.payload),
             message.payload[record.offset : record.offset + self._mtu],
-            (wire.timestamp(now), wire.tsr),
+            (now // wire.tick & 0xFFFF, wire.tsr),
             wr.imm_data if last and message.with_imm else None,
             wire.dscp.trimmable_retx if retransmission else wire.dscp.trimmable,
             ECT0,
