@@ -12,7 +12,8 @@ from fabric.events import EventList
 from fabric.links import Frame, Link, LinkState, Wire
 from fabric.nodes import CPU_PORT, NicNode, SwitchNode
 from nic_model.congestion import CongestionControl
-from nic_model.ev import EvEvent, EvProfile
+from nic_model.ev import EvProfile
+from nic_model.events import Event
 from nic_model.nic import Nic
 from switch_model.device import Device
 
@@ -39,7 +40,7 @@ class Fabric:
         seed: int,
         ev_profile: EvProfile,
         congestion: Callable[[int], CongestionControl],
-        ev_listener: Callable[[str, EvEvent], None] | None = None,
+        log: Callable[[str, Event], None] | None = None,
     ) -> None:
         self.topo = topo
         self.events = EventList()
@@ -64,7 +65,7 @@ class Fabric:
                 rng=_stream(seed, nic.name),
                 congestion=congestion,
                 ev_profiles={0: ev_profile},
-                ev_listener=partial(ev_listener, nic.name) if ev_listener else None,
+                log=partial(log, nic.name) if log else None,
             )
             self.nics[nic.name] = NicNode(core, self.events)
         self.links: dict[frozenset[str], Link] = {}

@@ -81,7 +81,7 @@ class Run:
             seed=self.scenario.seed,
             ev_profile=EvProfile(settings.active_evs, settings.backup_evs, policy=settings.spray),
             congestion=congestion,
-            ev_listener=self.health.on_event,
+            log=self.health.on_event,
         )
 
     def _workloads(self, document: Document) -> list[Workload]:

@@ -15,11 +15,14 @@ class CongestionControl(Protocol):
     cwnd: int
     """The congestion window, bytes."""
 
-    def on_sack(self, newly: int, rtt: int | None, marked: bool, in_flight: int, now: int) -> None:
-        """`newly` bytes were acknowledged; `rtt` where the SACK gave an unambiguous sample; `marked`: ECN-CE."""
+    def on_sack(self, newly: int, rtt: int | None, marked: bool, in_flight: int, now: int) -> str:
+        """`newly` bytes were acknowledged; `rtt` where the SACK gave an unambiguous sample; `marked`: ECN-CE.
+
+        Returns what it decided, in words, for the event log; so does `on_loss`.
+        """
         ...
 
-    def on_loss(self, size: int, in_flight: int, now: int) -> None:
+    def on_loss(self, size: int, in_flight: int, now: int) -> str:
         """A packet of `size` bytes was trimmed or is taken for lost."""
         ...
 
@@ -51,11 +54,13 @@ class FixedWindow:
 
     cwnd: int
 
-    def on_sack(self, newly: int, rtt: int | None, marked: bool, in_flight: int, now: int) -> None:
+    def on_sack(self, newly: int, rtt: int | None, marked: bool, in_flight: int, now: int) -> str:  # noqa: ARG002
         """Nothing to learn."""
+        return "fixed"
 
-    def on_loss(self, size: int, in_flight: int, now: int) -> None:
+    def on_loss(self, size: int, in_flight: int, now: int) -> str:  # noqa: ARG002
         """Nothing to reduce."""
+        return "fixed"
 
     def on_penalty(self, penalty: int, newly: int, in_flight: int) -> None:
         """Nothing to reduce."""
@@ -147,37 +152,43 @@ class Nscc:
         self._ignore = 0
         self._before_penalty: float | None = None
 
-    def on_sack(self, newly: int, rtt: int | None, marked: bool, in_flight: int, now: int) -> None:
+    def on_sack(self, newly: int, rtt: int | None, marked: bool, in_flight: int, now: int) -> str:
         """See CongestionControl."""
         delay = self._average if rtt is None else float(max(0, rtt - self._p.base_rtt))
         if rtt is not None:
             self._average += AVERAGE_WEIGHT * (delay - self._average)
         self._achieved += newly
         if self._quick_adapt(delay, in_flight, now):
-            return
+            return "quick adapt"
         if self._ignore > 0:
             self._ignore -= newly
-            return
+            return "nothing: sent before the quick adapt"
+        decision = "nothing: the path is changed"
         if not marked:
-            self._grow(newly, delay)
+            decision = self._grow(newly, delay)
         elif delay >= self._p.target_delay:
             self._fast = False
-            self._decrease(now)
+            decision = self._decrease(now)
         self._since_adjusted += newly
         if self._since_adjusted >= self._p.adjust_bytes_threshold or now - self._adjusted_at >= (
             self._p.adjust_period_threshold
         ):
             self._adjust(now)
         self._clamp()
+        return decision
 
-    def on_loss(self, size: int, in_flight: int, now: int) -> None:
+    def on_loss(self, size: int, in_flight: int, now: int) -> str:
         """See CongestionControl."""
         self._adapt = True
         self._fast = False
         self._without_delay = 0
-        if not self._quick_adapt(0.0, in_flight, now) and self._ignore <= 0:
-            self._cwnd -= size
-            self._clamp()
+        if self._quick_adapt(0.0, in_flight, now):
+            return "quick adapt"
+        if self._ignore > 0:
+            return "nothing: sent before the quick adapt"
+        self._cwnd -= size
+        self._clamp()
+        return "one packet less"
 
     def on_penalty(self, penalty: int, newly: int, in_flight: int) -> None:
         """See CongestionControl: `penalty` 128ths of what was acknowledged come off the window (OCP MRC)."""
@@ -193,13 +204,13 @@ class Nscc:
             self._before_penalty = None
             self._clamp()
 
-    def _grow(self, newly: int, delay: float) -> None:
+    def _grow(self, newly: int, delay: float) -> str:
         p = self._p
         if delay >= p.target_delay:
             self._fast = False
             self._without_delay = 0
             self._increase += p.fi * newly
-            return
+            return "fair increase"
         if delay <= NO_DELAY * p.base_rtt:
             self._without_delay += newly
             self._fast = self._fast or self._without_delay > self._cwnd
@@ -208,16 +219,18 @@ class Nscc:
             self._fast = False
         if self._fast:
             self._cwnd += newly * p.fi_scale
-        else:
-            self._increase += p.alpha * newly * (p.target_delay - delay)
+            return "fast increase"
+        self._increase += p.alpha * newly * (p.target_delay - delay)
+        return "proportional increase"
 
-    def _decrease(self, now: int) -> None:
+    def _decrease(self, now: int) -> str:
         p = self._p
         if now - self._decreased_at < p.base_rtt or self._average <= p.target_delay:
-            return
+            return "nothing: decreased a moment ago, or the average delay is small"
         self._decreased_at = now
         self._increase = 0.0
         self._cwnd *= max(1 - p.gamma * (self._average - p.target_delay) / self._average, p.max_md_jump)
+        return "multiplicative decrease"
 
     def _adjust(self, now: int) -> None:
         self._cwnd += self._increase / self._cwnd

@@ -6,10 +6,11 @@ response comes back the way the request went. An unanswered update is repeated, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nic_model.headers import EETH, ENDPOINT_DQPN, ERTH, EndpointOp, Opcode
 from nic_model.packet import Packet, build_control
@@ -27,6 +28,14 @@ PROBES_OPEN = 1 << 15
 
 Answered = Callable[[int | None, int], None]
 """Called with the round-trip time in ns, None if no answer came in time, and now."""
+
+
+class ProbeResult(NamedTuple):
+    """A path, and its round-trip time in ns, None if no answer came in time."""
+
+    plane: int
+    ev: int
+    rtt: int | None
 
 
 @dataclass(slots=True)
@@ -72,6 +81,28 @@ class EndpointOperations:
         `answered` is called exactly once, within `timeout` ns, unless `asker` withdraws its probes.
         """
         self._ask(_Request(peer, EndpointOp.EV_PROBE, (plane, ev), now, now + timeout, None, answered, asker), now)
+
+    def probe_batch(
+        self,
+        peer: Peer,
+        paths: Sequence[tuple[int, int]],
+        timeout: int,
+        done: Callable[[list[ProbeResult], int], None],
+        now: int,
+    ) -> None:
+        """Ask over all of these (plane, EV) at once. `done` is called once, with results in their order and now."""
+        results: list[ProbeResult | None] = [None] * len(paths)
+        waiting = len(paths)
+
+        def answered(index: int, rtt: int | None, at: int) -> None:
+            nonlocal waiting
+            waiting -= 1
+            results[index] = ProbeResult(*paths[index], rtt)
+            if not waiting:
+                done([result for result in results if result is not None], at)
+
+        for index, (plane, ev) in enumerate(paths):
+            self.probe(peer, plane, ev, timeout, partial(answered, index), now)
 
     def withdraw(self, asker: object) -> None:
         """Nobody waits for the answers to this asker's probes any more."""

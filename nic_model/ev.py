@@ -15,24 +15,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
+from enum import StrEnum
 from typing import Any
 
 from nic_model.ev_format import EvFormat, EvMode, GeneratedField, ProfileState
+from nic_model.events import EvState
 from nic_model.packet import Encap
 
 EV_BITS = 32
 EV_PLANE_SHIFT = 29
 """In both modes an EV's top bits are the plane; in ECMP mode all others are random."""
-
-
-class EvState(Enum):
-    """What a QP thinks of a path. Only a GOOD EV carries data."""
-
-    GOOD = "good"
-    SKIP = "skip"
-    ASSUMED_BAD = "assumed_bad"
-    DENIED = "denied"
 
 
 class SprayPolicy(StrEnum):
@@ -116,20 +108,6 @@ class EvProfile:
         return active, min(wanted_backup, paths - active)
 
 
-@dataclass(frozen=True, slots=True)
-class EvEvent:
-    """A transition of one EV, for whoever listens. `time` in ns."""
-
-    time: int
-    qpn: int
-    plane: int
-    value: int
-    old: EvState
-    new: EvState
-    reason: str
-    losses: int
-
-
 EvListener = Callable[[int, Ev, EvState, EvState, str], None]
 """Called with (time in ns, EV, old state, new state, reason)."""
 
@@ -149,6 +127,7 @@ class EvSet:
         self._listener = listener
         self._turn = 0
         self._upcoming: Ev | None = None
+        self._planes_up = (1 << planes) - 1  # when an EV was last asked for
         self.active_count = 0
         self.replaced = [0] * planes
         """EVs that a backup of their plane has replaced, by plane."""
@@ -176,6 +155,7 @@ class EvSet:
         one is taken if there is any (OCP MRC: a retransmission goes out on another EV).
         """
         ev = self._upcoming
+        self._planes_up = planes_up
         if ev is not None and not planes_up >> ev.plane & 1:
             ev = None
         elif ev is not None and ev.state is not EvState.GOOD:
@@ -246,10 +226,14 @@ class EvSet:
         """
         if ev.state not in (EvState.GOOD, EvState.SKIP):
             return
-        if ev not in self._rings[ev.plane] or (not self._backups[ev.plane] and self.active_count <= self._min_active):
+        if ev not in self._rings[ev.plane] or (not self._backups[ev.plane] and self._usable() <= self._min_active):
             return
         self._leave_rotation(ev)
         self._move(ev, EvState.ASSUMED_BAD, reason, now)
+
+    def _usable(self) -> int:
+        """Active EVs on planes that are up: those of others are no path."""
+        return sum(len(ring) for plane, ring in enumerate(self._rings) if self._planes_up >> plane & 1)
 
     def _leave_rotation(self, ev: Ev) -> None:
         """A backup of its plane takes the EV's place, if there is one."""

@@ -14,13 +14,16 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
+from ipaddress import IPv6Address
 
 from nic_model.congestion import CongestionControl
 from nic_model.device import FIRST_QPN, NicBase, Port
 from nic_model.endpoint import ANSWER_TIMEOUT, EndpointOperations
-from nic_model.ev import EvEvent, EvProfile
+from nic_model.ev import EvProfile
+from nic_model.ev_format import ProfileState, step
+from nic_model.events import Log, PortEvent
 from nic_model.headers import ENDPOINT_DQPN, WRITE_OPCODES
 from nic_model.packet import Frame, MalformedError, Parser, Wire
 from nic_model.paths import PathFile
@@ -49,16 +52,20 @@ class Nic(NicBase[MrcPort, QueuePair]):
         congestion: Callable[[int], CongestionControl],
         ev_profiles: dict[int, EvProfile] | None = None,
         wire: Wire | None = None,
-        ev_listener: Callable[[EvEvent], None] | None = None,
+        log: Log | None = None,
+        log_windows: bool = False,
         first_qpn: int = FIRST_QPN,
         answer_timeout: int = ANSWER_TIMEOUT,
         late_tolerance: int = 0,
+        remap_delay: int = 0,
     ) -> None:
         """`congestion` makes the controller of a new QP from its cc_profile_id.
 
         QPs are numbered from `first_qpn`. A PORT_STATUS_UPDATE is repeated `answer_timeout` ns later if need be.
         A packet that is less than `late_tolerance` ns late is never taken for lost for that: software switches, and
-        hosts under load, stand still now and then.
+        hosts under load, stand still now and then. QPs leave a port of the NIC that went down `remap_delay` ns later:
+        until then their packets wait for it. `log` is told of every decision (see
+        `nic_model.events`), and with `log_windows` of what each SACK does to a congestion window.
         """
         super().__init__(first_qpn)
         self.name = name
@@ -67,7 +74,8 @@ class Nic(NicBase[MrcPort, QueuePair]):
         self.wire = Wire(dscp=paths.dscp) if wire is None else wire
         self.ev_profiles = {0: EvProfile()} if ev_profiles is None else ev_profiles
         self.congestion = congestion
-        self.ev_listener = ev_listener
+        self.log = log
+        self.log_windows = log_windows
         self.srv6 = paths.mode == "srv6"
         """SRv6 mode: packets are encapsulated and steered. Else ECMP mode: switches hash their EV."""
         self.late_tolerance = late_tolerance
@@ -79,7 +87,9 @@ class Nic(NicBase[MrcPort, QueuePair]):
         self._addresses = frozenset(port.address for port in self.ports)
         self.endpoint = EndpointOperations(self, answer_timeout)
         self.planes_up = (1 << len(self.ports)) - 1
-        """Bit p is set if port p can send."""
+        """Bit p is set if QPs use port p."""
+        self._remap_delay = remap_delay
+        self._remaps: list[tuple[int, int]] = []  # (when, port): QPs still have to leave it
         self.denylist: list[Deny] = []
         """What the administrator forbids; see `set_denylist`."""
         self.ready = 0
@@ -87,6 +97,16 @@ class Nic(NicBase[MrcPort, QueuePair]):
         self._peers: dict[bytes, Peer] = {}
         self._alarms: list[tuple[int, int]] = []  # heap of (alarm, QP number); those that were moved drop out late
         self._parser = Parser(self.wire)
+
+    # ---- for the administrator -----------------------------------------------------------------------
+
+    def step_ev_profile(self, profile_id: int, state: ProfileState) -> None:
+        """Move a profile to its next state; new QPs take only one that is ONLINE.
+
+        Raises KeyError for a profile that is not there, ValueError for a step that is none.
+        """
+        profile = self.ev_profiles[profile_id]
+        self.ev_profiles[profile_id] = replace(profile, state=step(profile.state, state))
 
     # ---- for the verbs -------------------------------------------------------------------------------
 
@@ -97,7 +117,12 @@ class Nic(NicBase[MrcPort, QueuePair]):
         """A QP is closed: what still comes for it is refused. Twice is no error."""
         if self._queue_pairs.pop(queue_pair.qpn, None) is None:
             return
+        self.leave_peer(queue_pair)
+
+    def leave_peer(self, queue_pair: QueuePair) -> None:
+        """A QP sends nothing any more."""
         if queue_pair.enlisted:
+            queue_pair.enlisted = False
             for port in self.ports:
                 if queue_pair in port.ready:
                     port.ready.remove(queue_pair)
@@ -144,10 +169,16 @@ class Nic(NicBase[MrcPort, QueuePair]):
 
     def peer_ports(self, peer: Peer, ports_up: int, now: int) -> None:
         """A peer tells which of its ports can be reached: its QPs leave the others, or use them again."""
-        came_down = peer.ports_up & ~ports_up
+        came_down, changed = peer.ports_up & ~ports_up, peer.ports_up ^ ports_up
         peer.ports_up = ports_up
+        if self.log is not None:
+            for port in self.ports:
+                if changed >> port.plane & 1:
+                    address = str(IPv6Address(peer.addresses[port.plane]))
+                    self.log(PortEvent(now, port.plane, bool(ports_up >> port.plane & 1), address))
         for queue_pair in peer.queue_pairs:
             queue_pair.look_at_ports()
+            self._set_alarm(queue_pair)
             if queue_pair.requester is not None:
                 for port in self.ports:
                     if came_down >> port.plane & 1:
@@ -233,15 +264,21 @@ class Nic(NicBase[MrcPort, QueuePair]):
 
     def next_deadline(self) -> int | None:
         """When `poll` is due next, None if nothing waits for time to pass."""
-        first, answer = self._first_alarm(), self.endpoint.deadline
-        if first is None or answer is None:
-            return answer if first is None else first[0]
-        return min(first[0], answer)
+        first = self._first_alarm()
+        deadlines = [self.endpoint.deadline]
+        if first is not None:
+            deadlines.append(first[0])
+        if self._remaps:
+            deadlines.append(self._remaps[0][0])
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def poll(self, now: int) -> None:
         """Run the timers that are due."""
         self._now = now
         self.endpoint.on_timer(now)
+        while self._remaps and self._remaps[0][0] <= now:
+            _, plane = self._remaps.pop(0)
+            self._remap(plane, False, now)
         while (first := self._first_alarm()) is not None and first[0] <= now:
             _, queue_pair = first
             queue_pair.on_timer(now)
@@ -250,29 +287,47 @@ class Nic(NicBase[MrcPort, QueuePair]):
                 self._enlist_all(queue_pair.peer)
 
     def port_status(self, plane: int, up: bool, now: int) -> None:
-        """A port's link went down or came up: all QPs leave it or may use it again."""
+        """A port's link went down or came up: all QPs leave it (after the remap delay) or may use it again."""
         self._now = now
         port = self.ports[plane]
         if port.up == up:
             return
         port.up = up
-        self.planes_up ^= 1 << plane
-        for queue_pair in self._queue_pairs.values():
-            queue_pair.look_at_ports()
+        if self.log is not None:
+            self.log(PortEvent(now, plane, up, None))
+        self._remaps = [remap for remap in self._remaps if remap[1] != plane]
         if up:
-            waiting = [qp for qp in self._queue_pairs.values() if not qp.enlisted]
+            if port.ready:
+                self.ready |= 1 << plane
+            self._remap(plane, up, now)
+            return
+        port.control.clear()
+        self.ready &= ~(1 << plane)
+        for queue_pair in self._queue_pairs.values():
+            if queue_pair.requester is not None:
+                queue_pair.requester.on_port_down(plane, now)
+        if self._remap_delay:
+            self._remaps.append((now + self._remap_delay, plane))
         else:
-            port.control.clear()
-            self.ready &= ~(1 << plane)
+            self._remap(plane, up, now)
+
+    def _remap(self, plane: int, up: bool, now: int) -> None:
+        """QPs leave a port or use it again, and every peer is told: what it sends to a port that is down is lost."""
+        mask = self.planes_up | 1 << plane if up else self.planes_up & ~(1 << plane)
+        if mask == self.planes_up:
+            return
+        self.planes_up = mask
+        port = self.ports[plane]
+        waiting = [qp for qp in self._queue_pairs.values() if not qp.enlisted]
+        if not up:
             waiting = list(port.ready)
             port.ready.clear()
-            for queue_pair in self._queue_pairs.values():
-                if queue_pair.requester is not None:
-                    queue_pair.requester.on_port_down(plane, now)
+        for queue_pair in self._queue_pairs.values():
+            queue_pair.look_at_ports()
+            self._set_alarm(queue_pair)
         for queue_pair in waiting:
             queue_pair.enlisted = False
             self.enlist(queue_pair)
-        # Every peer with a QP has to know, for what it sends to a port that is down is lost (OCP MRC).
         for peer in dict.fromkeys(qp.peer for qp in self._queue_pairs.values() if qp.peer is not None):
             self.endpoint.announce_ports(peer, now)
 

@@ -253,6 +253,7 @@ class Malformed(StrEnum):
     NEXT_HEADER = "next_header"
     UDP_PORT = "udp_port"
     TVER = "tver"
+    PKEY = "pkey"
     OPCODE = "opcode"
     ICRC = "icrc"
 
@@ -377,7 +378,7 @@ _read_outermost = reader(
 )
 _read_inner = reader((IPv6, "version flow_label payload_len next_hdr src dst"))
 _read_udp = reader((UDP, "src_port dst_port length"))
-_BTH_READ = (BTH, "opcode pad tver dqpn ack_req rtx ts psn")
+_BTH_READ = (BTH, "opcode pad tver pkey dqpn ack_req rtx ts psn")
 _read_bth = reader(_BTH_READ)
 _read_data = reader(_METH, _RETH)
 _read_data_ts = reader(_BTH_READ, _METH, _TSETH, _RETH)
@@ -404,6 +405,7 @@ class Parser:
 
     def __init__(self, wire: Wire = DEFAULT_WIRE) -> None:
         self._wire = wire
+        self._pkey = wire.pkey
         self._envelopes: dict[bytes, Envelope] = {}
 
     def parse(self, frame: Frame) -> Packet:
@@ -436,10 +438,10 @@ class Parser:
             # Ethernet pads a short frame.
             head, tail = head[:end], tail[: max(0, end - len(head))]
         if envelope.cut:
-            return _read_cut(envelope, head)
+            return _read_cut(envelope, head, self._pkey)
         if head[envelope.bth_at] in WRITE_OPCODES:
-            return _read_data_packet(envelope, head, tail)
-        return _read_control_packet(envelope, head + tail)
+            return _read_data_packet(envelope, head, tail, self._pkey)
+        return _read_control_packet(envelope, head + tail, self._pkey)
 
 
 def parse(frame: Frame, wire: Wire = DEFAULT_WIRE) -> Packet:
@@ -520,24 +522,36 @@ def _read_envelope(head: bytes, size: int, wire: Wire) -> Envelope:
     )
 
 
-def _read_data_packet(envelope: Envelope, head: bytes, tail: bytes) -> Packet:
+FULL_MEMBER = 1 << 15
+
+
+def pkeys_match(one: int, other: int) -> bool:
+    """Are these of one partition, and at least one of them a full member's (InfiniBand 10.9.3)?"""
+    return not (one ^ other) & ~FULL_MEMBER and bool((one | other) & FULL_MEMBER)
+
+
+def _read_data_packet(envelope: Envelope, head: bytes, tail: bytes, own_pkey: int) -> Packet:
     bth_at = envelope.bth_at
     if head[bth_at + _TS_AT] & _TS:
         (
-            opcode, pad, tver, dqpn, ack_req, rtx, ts, psn, rqmsn, msn, tx_timestamp, tsr, va, rkey, dma_len,
+            opcode, pad, tver, pkey, dqpn, ack_req, rtx, ts, psn, rqmsn, msn, tx_timestamp, tsr, va, rkey, dma_len,
         ) = _read_data_ts(head, bth_at)  # fmt: skip
     else:
-        opcode, pad, tver, dqpn, ack_req, rtx, ts, psn = _read_bth(head, bth_at)
+        opcode, pad, tver, pkey, dqpn, ack_req, rtx, ts, psn = _read_bth(head, bth_at)
         rqmsn, msn, va, rkey, dma_len = _read_data(head, bth_at + BTH.SIZE)
         tx_timestamp = tsr = 0
     if tver != TVER:
         raise MalformedError(Malformed.TVER, f"BTH.tver: {tver}")
+    if pkey != own_pkey and not pkeys_match(pkey, own_pkey):
+        raise MalformedError(Malformed.PKEY, f"BTH.pkey: {pkey:#06x}")
     payload_at = bth_at + _RETH_END[ts]
     imm = None
     if opcode in WRITE_IMM_OPCODES:
         (imm,) = _read_imm(head, payload_at)
         payload_at += ImmDt.SIZE
-    payload_len = _payload_len(envelope, payload_at, pad)
+    payload_len = envelope.end - payload_at - pad - ICRC_SIZE
+    if payload_len < 0 or envelope.udp_len % WORD_SIZE:
+        raise MalformedError(Malformed.LENGTH, f"UDP.length: {envelope.udp_len} in a data packet")
     if not is_intact_after(envelope.crc, head[bth_at:], tail):
         raise MalformedError(Malformed.ICRC, ICRC_IS_WRONG)
     if len(head) != payload_at:
@@ -548,19 +562,23 @@ def _read_data_packet(envelope: Envelope, head: bytes, tail: bytes) -> Packet:
     )  # fmt: skip
 
 
-def _read_cut(envelope: Envelope, head: bytes) -> Packet:
+def _read_cut(envelope: Envelope, head: bytes, own_pkey: int) -> Packet:
     """A packet of which trimming has left METH and TSETH at least; RETH, ImmDt and payload are missing."""
     bth_at = envelope.bth_at
-    opcode, pad, tver, dqpn, ack_req, rtx, ts, psn = _read_bth(head, bth_at)
+    opcode, pad, tver, pkey, dqpn, ack_req, rtx, ts, psn = _read_bth(head, bth_at)
     if tver != TVER:
         raise MalformedError(Malformed.TVER, f"BTH.tver: {tver}")
+    if pkey != own_pkey and not pkeys_match(pkey, own_pkey):
+        raise MalformedError(Malformed.PKEY, f"BTH.pkey: {pkey:#06x}")
     if opcode in EXTENSIONS:
         raise MalformedError(Malformed.LENGTH, f"opcode {opcode:#04x}: a control packet is never cut")
     if opcode not in WRITE_OPCODES:
         raise MalformedError(Malformed.OPCODE, f"BTH.opcode: {opcode:#04x}")
     payload_at = bth_at + _RETH_END[ts] + ImmDt.SIZE * (opcode in WRITE_IMM_OPCODES)
     packet = Packet(envelope, opcode, pad, dqpn, ack_req, rtx, ts, psn)
-    packet.payload_len = _payload_len(envelope, payload_at, pad)
+    packet.payload_len = bth_at - UDP.SIZE + envelope.udp_len - payload_at - pad - ICRC_SIZE
+    if packet.payload_len < 0 or envelope.udp_len % WORD_SIZE:
+        raise MalformedError(Malformed.LENGTH, f"UDP.length: {envelope.udp_len} in a data packet")
     meth_at = bth_at + BTH.SIZE
     packet.rqmsn, packet.msn = _read_meth(head, meth_at)
     if ts:
@@ -568,19 +586,12 @@ def _read_cut(envelope: Envelope, head: bytes) -> Packet:
     return packet
 
 
-def _payload_len(envelope: Envelope, payload_at: int, pad: int) -> int:
-    """The length of the payload that was sent, in bytes."""
-    udp_len = envelope.udp_len
-    length = envelope.bth_at - UDP.SIZE + udp_len - payload_at - pad - ICRC_SIZE
-    if length < 0 or udp_len % WORD_SIZE:
-        raise MalformedError(Malformed.LENGTH, f"UDP.length: {udp_len} in a data packet")
-    return length
-
-
-def _read_control_packet(envelope: Envelope, data: bytes) -> Packet:
-    opcode, pad, tver, dqpn, ack_req, rtx, ts, psn = _read_bth(data, envelope.bth_at)
+def _read_control_packet(envelope: Envelope, data: bytes, own_pkey: int) -> Packet:
+    opcode, pad, tver, pkey, dqpn, ack_req, rtx, ts, psn = _read_bth(data, envelope.bth_at)
     if tver != TVER:
         raise MalformedError(Malformed.TVER, f"BTH.tver: {tver}")
+    if pkey != own_pkey and not pkeys_match(pkey, own_pkey):
+        raise MalformedError(Malformed.PKEY, f"BTH.pkey: {pkey:#06x}")
     if opcode not in EXTENSIONS:
         raise MalformedError(Malformed.OPCODE, f"BTH.opcode: {opcode:#04x}")
     sent = UDP.SIZE + BTH.SIZE + _EXTENSION_SIZES[opcode] + ICRC_SIZE

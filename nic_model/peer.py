@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -108,20 +109,36 @@ class Peer:
         if not self._nic.srv6:
             return plane << EV_PLANE_SHIFT | ev & (1 << EV_PLANE_SHIFT) - 1
         uplink = ev >> 19 & 0x3FF
-        return srv6_ev(plane, uplink if uplink < self._template.paths else 0)
+        reply = srv6_ev(plane, uplink if uplink < self._template.paths else 0)
+        return self.any_ev(plane) if self.is_denied(plane, reply) else reply
 
     def any_path(self) -> tuple[int, int] | None:
-        """(plane, EV) of some path between ports that are up."""
+        """(plane, EV) of some path between ports that are up, one that is not denied if there is such."""
         up = self._nic.planes_up & self.ports_up
         planes = [port.plane for port in self._nic.ports if up >> port.plane & 1]
         if not planes:
             return None
-        plane = self._nic.rng.choice(planes)
-        return plane, self._random_evs(plane, 1)[0]
+        allowed = [plane for plane in planes if self._allowed(plane)]
+        plane = self._nic.rng.choice(allowed or planes)
+        return plane, self.any_ev(plane)
 
-    def one_ev_per_plane(self) -> list[int]:
-        """A random path in each plane."""
-        return [self._random_evs(port.plane, 1)[0] for port in self._nic.ports]
+    def any_ev(self, plane: int) -> int:
+        """A random path in a plane, one that is not denied if there is such."""
+        if not self._nic.denylist:
+            return self._random_evs(plane, 1)[0]
+        allowed = self._allowed(plane)
+        return self._nic.rng.choice(allowed) if allowed else self._random_evs(plane, 1)[0]
+
+    def _allowed(self, plane: int) -> Sequence[int]:
+        """The paths in a plane that no denylist covers. In ECMP mode nobody knows which T1 an EV takes."""
+        if not self._nic.srv6:
+            return () if self.is_denied(plane, plane << EV_PLANE_SHIFT) else self._random_evs(plane, 1)
+        evs = (srv6_ev(plane, uplink) for uplink in range(self._template.paths))
+        return [ev for ev in evs if not self.is_denied(plane, ev)]
+
+    def is_denied(self, plane: int, ev: int) -> bool:
+        """Does the NIC's denylist cover this path to the peer?"""
+        return any(self.denies(plane, ev, rule) for rule in self._nic.denylist)
 
     def _random_evs(self, plane: int, count: int) -> list[int]:
         rng = self._nic.rng
@@ -171,8 +188,8 @@ class Peer:
             evs.append(Ev(plane, value, replace(self.encap(plane, value), outer_dst=outer_dst)))
         return evs
 
-    def denies(self, ev: Ev, rule: Deny) -> bool:
+    def denies(self, plane: int, ev: int, rule: Deny) -> bool:
         """Does a denylist's rule cover this path to the peer?"""
-        if ev.plane != rule.plane or (rule.row is not None and rule.row != self._template.row):
+        if plane != rule.plane or (rule.row is not None and rule.row != self._template.row):
             return False
-        return rule.uplink is None or (ev.value >> 19 & 0x3FF) == rule.uplink
+        return rule.uplink is None or (self._nic.srv6 and (ev >> 19 & 0x3FF) == rule.uplink)

@@ -27,12 +27,12 @@ class _Watch:
 
 
 class PathProber:
-    """Probes each ASSUMED_BAD EV of one QP once per `interval` ns, while the QP has work.
+    """Probes each ASSUMED_BAD EV of one QP once per `interval()` ns, while the QP has work.
 
     An answer may take longer than the interval: what counts is that probes sent one after another are answered.
     """
 
-    def __init__(self, evs: Spray, interval: int, send: SendProbe) -> None:
+    def __init__(self, evs: Spray, interval: Callable[[], int], send: SendProbe) -> None:
         self._evs = evs
         self._interval = interval
         self._send = send
@@ -45,13 +45,13 @@ class PathProber:
 
     def watch(self, ev: Ev, now: int) -> None:
         """The EV has been given up."""
-        self._watched[ev] = _Watch(now + self._interval)
+        self._watched[ev] = _Watch(now + self._interval())
 
     def on_timer(self, now: int) -> None:
         """Send what is due."""
         for ev, watch in list(self._watched.items()):
             if watch.due <= now:
-                watch.due = now + self._interval
+                watch.due = now + self._interval()
                 watch.sent += 1
                 self._send(ev, partial(self._on_outcome, ev, watch, watch.sent), now)
 

@@ -6,15 +6,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nic_model.endpoint import Answered
-from nic_model.ev import Ev, EvEvent, EvProfile, EvState
+from nic_model.ev import Ev, EvProfile
 from nic_model.ev_format import ProfileState
+from nic_model.events import EvEvent, EvState, QpEvent
 from nic_model.headers import WRITE_OPCODES, Opcode
 from nic_model.packet import Packet, build_control
 from nic_model.peer import Peer
 from nic_model.prober import PathProber
 from nic_model.requester import Requester
 from nic_model.responder import Responder
-from nic_model.retry import TIMEOUT_UNIT
+from nic_model.retry import TIMEOUT_UNIT, RetryTimes
 from nic_model.reverse import ReverseEvs
 from nic_model.verbs import MPR_UNIT, PD, QPAttr, QPInitAttr, QPState, VerbsError, WCStatus
 from nic_model.work_queues import WorkQueues
@@ -48,8 +49,24 @@ class QueuePair(WorkQueues):
         self._dest_qpn = 0
         self._arrival_port = 0
         self._timeout = 0  # ns
+        self._longest_silence = 0  # ns that all retries take
+        self._cut_off_at: int | None = None  # when the QP ends if no port comes back until then
 
     # ---- states --------------------------------------------------------------------------------------
+
+    def _enter(self, state: QPState, status: WCStatus | None = None) -> None:
+        self.state = state
+        if self._nic.log is not None:
+            self._nic.log(QpEvent(self._nic.now, self.qpn, state.name, None if status is None else status.name))
+
+    def _forget(self) -> None:
+        self._nic.leave_peer(self)
+        self.peer = self.responder = self.prober = self._reverse = None
+        self.look_at_ports()
+
+    def to_reset(self) -> None:
+        super().to_reset()
+        self._enter(QPState.RESET)
 
     def to_init(self, attr: QPAttr) -> None:
         self._require(QPState.RESET)
@@ -57,7 +74,7 @@ class QueuePair(WorkQueues):
         if profile is None or profile.state is not ProfileState.ONLINE:
             raise VerbsError(f"the NIC has no EV profile {attr.ev_profile_id} that is ONLINE")
         self._profile = profile
-        self.state = QPState.INIT
+        self._enter(QPState.INIT)
 
     def to_rtr(self, attr: QPAttr) -> None:
         self._require(QPState.INIT)
@@ -68,8 +85,8 @@ class QueuePair(WorkQueues):
         self.look_at_ports()
         self._dest_qpn = attr.dest_qp_num
         self._timeout = TIMEOUT_UNIT << attr.timeout
-        evs = self.peer.one_ev_per_plane()
-        self._reverse = ReverseEvs(evs, self._probe_interval, self.peer.any_path, self._probe_path)
+        evs = [self.peer.any_ev(port.plane) for port in self._nic.ports]
+        self._reverse = ReverseEvs(evs, self._timeout // PROBES_PER_TIMEOUT, self.peer, self._probe_path)
         self.responder = Responder(
             qpn=self.qpn,
             dest_qpn=self._dest_qpn,
@@ -77,6 +94,7 @@ class QueuePair(WorkQueues):
             mpr=attr.mpr_dest * MPR_UNIT,
             dynamic_mpr=attr.dynamic_mpr,
             max_wimm=attr.max_wimm_dest,
+            silent_above_window=attr.silent_above_window,
             pd=self._pd,
             regions=self._regions,
             rcq=self._init_attr.rcq,
@@ -85,7 +103,7 @@ class QueuePair(WorkQueues):
             send_control=self._answer,
             fail=self._fail,
         )
-        self.state = QPState.RTR
+        self._enter(QPState.RTR)
 
     def to_rts(self, attr: QPAttr) -> None:
         self._require(QPState.RTR)
@@ -111,8 +129,13 @@ class QueuePair(WorkQueues):
             wire=self._nic.wire,
             complete=self._complete,
             fail=self._fail,
+            log=self._nic.log,
+            log_windows=self._nic.log_windows,
+            no_trim=attr.no_trim,
         )
-        self.state = QPState.RTS
+        self._longest_silence = RetryTimes(self._timeout, attr.linear_cnt, attr.exp_cnt).total
+        self._enter(QPState.RTS)
+        self.look_at_ports()
         self.apply_denylist(self._nic.now)
 
     def apply_denylist(self, now: int) -> None:
@@ -121,9 +144,11 @@ class QueuePair(WorkQueues):
         if requester is None or peer is None:
             return
         for ev in requester.evs:
-            denied = any(peer.denies(ev, rule) for rule in self._nic.denylist)
+            denied = peer.is_denied(ev.plane, ev.value)
             change = requester.evs.deny if denied else requester.evs.allow
             change(ev, "denylist", now)
+        if self._reverse is not None:
+            self._reverse.leave_denied()
 
     def _the_peer(self) -> Peer:
         if self.peer is None:
@@ -131,7 +156,10 @@ class QueuePair(WorkQueues):
         return self.peer
 
     def _fail(self, status: WCStatus) -> None:
+        if self.state is QPState.ERR:
+            return
         super()._fail(status)
+        self._enter(QPState.ERR, status)
         if self.prober is not None:
             self.prober.stop()
         self._nic.endpoint.withdraw(self)
@@ -196,17 +224,20 @@ class QueuePair(WorkQueues):
     # ---- paths ---------------------------------------------------------------------------------------
 
     def look_at_ports(self) -> None:
-        """A port of the NIC or of the peer went down or came up."""
+        """A port of the NIC or of the peer went down or came up. Without any, the QP has an end (arXiv 2605.04333)."""
         self.planes_up = self._nic.planes_up & (0 if self.peer is None else self.peer.ports_up)
+        if self.planes_up or self.state is not QPState.RTS:
+            self._cut_off_at = None
+        elif self._cut_off_at is None:
+            self._cut_off_at = self._nic.now + self._longest_silence
 
     def _on_ev_transition(self, now: int, ev: Ev, old: EvState, new: EvState, reason: str) -> None:
         if new is EvState.ASSUMED_BAD and self.prober is not None:
             self.prober.watch(ev, now)
         elif new is EvState.GOOD and old is not EvState.SKIP:
             self._nic.enlist(self)  # it may have waited for just this path
-        listener = self._nic.ev_listener
-        if listener is not None:
-            listener(EvEvent(now, self.qpn, ev.plane, ev.value, old, new, reason, ev.losses))
+        if self._nic.log is not None:
+            self._nic.log(EvEvent(now, self.qpn, ev.plane, ev.value, old, new, reason, ev.losses))
 
     def _probe(self, ev: Ev, outcome: Callable[[bool, int], None], now: int) -> None:
         def answered(rtt: int | None, at: int) -> None:
@@ -217,22 +248,28 @@ class QueuePair(WorkQueues):
     def _probe_path(self, plane: int, ev: int, answered: Answered, now: int) -> None:
         self._nic.endpoint.probe(self._the_peer(), plane, ev, self._timeout, answered, now, self)
 
-    @property
     def _probe_interval(self) -> int:
-        return self._timeout // PROBES_PER_TIMEOUT
+        """A path that was given up is probed the less often the longer the peer is silent."""
+        wait = self._timeout if self.requester is None else self.requester.wait
+        return wait // PROBES_PER_TIMEOUT
 
     # ---- timers --------------------------------------------------------------------------------------
 
     @property
     def deadline(self) -> int | None:
         """When `on_timer` is due, ns. Paths are probed while there is work for them."""
-        if self.requester is None or self.requester.deadline is None:
-            return None
-        probe_at = None if self.prober is None else self.prober.deadline
-        return self.requester.deadline if probe_at is None else min(self.requester.deadline, probe_at)
+        deadline = None if self.requester is None else self.requester.deadline
+        if deadline is not None and self.prober is not None and self.prober.deadline is not None:
+            deadline = min(deadline, self.prober.deadline)
+        if self._cut_off_at is None:
+            return deadline
+        return self._cut_off_at if deadline is None else min(deadline, self._cut_off_at)
 
     def on_timer(self, now: int) -> None:
         """Run what is due."""
+        if self._cut_off_at is not None and now >= self._cut_off_at:
+            self._cut_off_at = None
+            self._fail(WCStatus.RETRY_EXC_ERR)
         requester, prober = self.requester, self.prober
         if requester is not None and prober is not None:
             requester.on_timer(self.planes_up, now)

@@ -9,12 +9,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from enum import Enum
 from heapq import heappop, heappush
 from itertools import chain
 
 from nic_model.congestion import Window
 from nic_model.ev import Ev
+from nic_model.events import (
+    Log,
+    LossEvent,
+    LossReason,
+    ProbeEvent,
+    ProbeReason,
+    RetransmissionEvent,
+    TimerEvent,
+    WindowEvent,
+)
 from nic_model.headers import (
     AETH,
     NETH,
@@ -44,22 +53,13 @@ BITMAP_BITS = 64
 
 NOT_OUTSTANDING = -1
 ECT0 = int(Ecn.ECT0)
+SKIP_ONCE, ALWAYS_SKIP = int(SackMark.SKIP_ONCE), int(SackMark.ALWAYS_SKIP)
 _WRITE_OPCODES = ((Opcode.WRITE_MIDDLE, Opcode.WRITE_FIRST), (Opcode.WRITE_LAST, Opcode.WRITE_ONLY))
 _IMM_OPCODES = (_WRITE_OPCODES[0], (Opcode.WRITE_LAST_IMM, Opcode.WRITE_ONLY_IMM))
 _OPCODES = (_WRITE_OPCODES, _IMM_OPCODES)
 """By: does the message bring an immediate, is the packet its last, is it its first?"""
 
 NAK_STATUS = {1: WCStatus.REM_INV_REQ_ERR, 2: WCStatus.REM_ACCESS_ERR, 3: WCStatus.REM_OP_ERR}
-
-
-class LossReason(Enum):
-    """Why a packet was taken for lost."""
-
-    OVERTAKEN = "overtaken on its own path"
-    LATE = "later than its path can be"
-    TIMER = "ACK timer"
-    TRIMMED = "trimmed"
-    REFUSED = "refused by the responder for want of resources"
 
 
 @dataclass(slots=True, eq=False)
@@ -138,11 +138,11 @@ class Requester:
 
     # An object of more than 30 attributes is slow without slots.
     __slots__ = (
-        "_bitmap", "_bitmap_base", "_cack", "_complete", "_dest_qpn", "_due", "_fail", "_flight", "_full_packet",
-        "_late_tolerance", "_lost", "_max_wimm", "_mpr", "_msn", "_mtu", "_newest_acked", "_next_psn", "_order",
-        "_overdue", "_port_down_at", "_probe", "_probe_id", "_probing", "_qpn", "_records", "_rqmsn", "_rtt",
-        "_times", "_unfinished", "_unsent", "_wimm_begun", "_wimm_finished", "_window", "_wire", "counters",
-        "deadline", "evs", "in_flight", "losses",
+        "_bitmap", "_bitmap_base", "_cack", "_complete", "_dest_qpn", "_dscp", "_due", "_fail", "_flight",
+        "_full_packet", "_late_tolerance", "_log", "_log_window", "_lost", "_max_wimm", "_mpr", "_msn", "_mtu",
+        "_newest_acked", "_next_psn", "_order", "_overdue", "_port_down_at", "_probe", "_probe_id", "_probed_at",
+        "_probing", "_qpn", "_records", "_rqmsn", "_rtt", "_times", "_unfinished", "_unsent", "_wimm_begun",
+        "_wimm_finished", "_window", "_wire", "counters", "deadline", "evs", "in_flight", "losses",
     )  # fmt: skip
 
     def __init__(
@@ -163,6 +163,9 @@ class Requester:
         wire: Wire,
         complete: Callable[[Message, WCStatus], None],
         fail: Callable[[WCStatus], None],
+        log: Log | None,
+        log_windows: bool,
+        no_trim: bool,
     ) -> None:
         self.counters = RequesterCounters()
         self.losses = dict.fromkeys(LossReason, 0)
@@ -183,6 +186,10 @@ class Requester:
         self._wire = wire
         self._complete = complete
         self._fail = fail
+        self._log = log
+        self._log_window = log if log_windows else None
+        dscp = wire.dscp
+        self._dscp = (dscp.no_trim, dscp.no_trim) if no_trim else (dscp.trimmable, dscp.trimmable_retx)
 
         self._unsent: deque[Message] = deque()  # the first may be half sent
         self._unfinished: deque[Message] = deque()  # begun, no Transport ACK yet
@@ -204,6 +211,7 @@ class Requester:
         self._probing = False  # a probe has not been answered yet
         self._overdue = False  # the timer wants a retransmission, whatever the window says
         self._probe: tuple[Ev, PETH] | None = None  # to be sent next
+        self._probed_at = 0  # when the newest probe was made
         self._rtt = RttRange()
         self._port_down_at: dict[int, int] = {}
 
@@ -306,6 +314,9 @@ class Requester:
         record.lost = False
         ev.retransmissions += 1
         self.counters.retransmissions += 1
+        if self._log is not None:
+            psn = record.psn & 0xFFFFFF
+            self._log(RetransmissionEvent(now, self._qpn, psn, ev.plane, ev.value, record.transmissions))
         return record
 
     def _track(self, record: Sent) -> None:
@@ -347,7 +358,7 @@ class Requester:
             message.payload[record.offset : record.offset + self._mtu],
             (now // wire.tick & 0xFFFF, wire.tsr),
             wr.imm_data if last and message.with_imm else None,
-            wire.dscp.trimmable_retx if retransmission else wire.dscp.trimmable,
+            self._dscp[retransmission],
             ECT0,
         )
 
@@ -369,7 +380,9 @@ class Requester:
         news = chain(range(self._cack + 1, cack + 1), self._new_in_bitmap(base, sack.sack_bitmap))
         newly, arrived = self._acknowledge(news if trigger is None else chain((trigger.psn,), news), now)
         self._cack = max(self._cack, cack)
-        self._probing = self._probing and not sack.pr
+        if sack.pr:
+            self._probing = False
+            self._find_missing(cack, base, now)
         works = self._path_feedback(sack, trigger, now)
         self._feed_congestion_control(newly, rtt, sack, state, now)
         if sack.mpr and cack == self._cack:  # Dynamic MPR: how far the responder looks ahead now; an old SACK is wrong
@@ -392,11 +405,16 @@ class Requester:
 
     def _feed_congestion_control(self, newly: int, rtt: int | None, sack: SETH, state: CCState, now: int) -> None:
         control, in_flight = self._window.control, self._window.in_flight
-        control.on_sack(newly, rtt, sack.m == SackMark.SKIP_ONCE, in_flight, now)
+        marked = sack.m == SKIP_ONCE
+        decision = control.on_sack(newly, rtt, marked, in_flight, now)
         if state.rcv_cwnd_pen:
             control.on_penalty(state.rcv_cwnd_pen, newly, in_flight)
+            decision += f", penalty {state.rcv_cwnd_pen}"
         if state.restore_cwnd:
             control.on_restore()
+            decision += ", penalty over"
+        if self._log_window is not None:
+            self._log_window(WindowEvent(now, self._qpn, decision, rtt, marked, newly, control.cwnd, in_flight))
 
     def _path_feedback(self, sack: SETH, trigger: Sent | None, now: int) -> Ev | None:
         if sack.pr:
@@ -406,12 +424,12 @@ class Requester:
         if ev is None or (trigger is not None and trigger.transmissions == 1 and trigger.ev is not ev):
             self.counters.unexpected += 1
             return None
-        marked = sack.m == SackMark.SKIP_ONCE
+        marked = sack.m == SKIP_ONCE
         self.evs.on_ack(ev, marked, now)
         if marked:
             self.counters.marks += 1
             self.evs.skip_once(ev, "ECN", now)
-        elif sack.m == SackMark.ALWAYS_SKIP:
+        elif sack.m == ALWAYS_SKIP:
             self.counters.marks += 1
             self.evs.assume_bad(ev, "ALWAYS_SKIP", now)
         else:
@@ -484,7 +502,7 @@ class Requester:
             # A retransmission asks for a SACK as well.
             newest_first = reversed(self._records.values())
             if not any((sent.ack_req or sent.transmissions > 1) and not sent.lost for sent in newest_first):
-                self._send_probe(planes_up, now)
+                self._send_probe(planes_up, ProbeReason.WINDOW, now)
 
     def on_transport_ack(self, aeth: AETH, now: int) -> None:
         """Messages are complete, or one was refused. A complete message's packets have all arrived."""
@@ -539,6 +557,14 @@ class Requester:
             else:
                 heappush(due, (now + self._tolerance() + 1, order, record))
 
+    def _find_missing(self, cack: int, base: int, now: int) -> None:
+        """A probe was answered: what is missing, and was sent long before the probe, is lost. A probe may overtake what
+        waits in a queue, so that a moment is not enough."""
+        sent_by = self._probed_at - self._times.timeout // 2
+        for record in list(self._records.values()):
+            if not record.lost and record.sent_at <= sent_by and self._known_missing(record.psn, cack, base):
+                self._declare_lost(record, LossReason.PROBE, now)
+
     def _is_late(self, record: Sent, now: int) -> bool:
         """Would the packet have been reported by now if it had arrived?
 
@@ -570,18 +596,35 @@ class Requester:
         self._left_flight(record.size)
         heappush(self._lost, record.psn)
         self.losses[reason] += 1
-        self._window.control.on_loss(record.size, self._window.in_flight, now)
+        ev = record.ev
         # An untrimmed loss is a failed path, not congestion (arXiv 2605.04333), unless the NIC's own port was
         # down meanwhile.
-        if not blame or reason in (LossReason.TRIMMED, LossReason.REFUSED):
-            return
-        if record.sent_at > self._port_down_at.get(record.ev.plane, -1):
-            record.ev.losses += 1
-            self.evs.assume_bad(record.ev, reason.value, now)
+        blame = (
+            blame
+            and reason not in (LossReason.TRIMMED, LossReason.REFUSED)
+            and record.sent_at > self._port_down_at.get(ev.plane, -1)
+        )
+        decision = self._window.control.on_loss(record.size, self._window.in_flight, now)
+        if self._log is not None:
+            psn, sent_at, times = record.psn & 0xFFFFFF, record.sent_at, record.transmissions
+            self._log(LossEvent(now, self._qpn, psn, ev.plane, ev.value, sent_at, times, reason, blame))
+        if self._log_window is not None:
+            window = self._window
+            self._log_window(
+                WindowEvent(now, self._qpn, decision, None, False, 0, window.control.cwnd, window.in_flight)
+            )
+        if blame:
+            ev.losses += 1
+            self.evs.assume_bad(ev, reason.value, now)
 
     def on_port_down(self, plane: int, now: int) -> None:
         """The NIC's own port went down: what it lost blames no path."""
         self._port_down_at[plane] = now
+
+    @property
+    def wait(self) -> int:
+        """How long the ACK timer waits now, ns."""
+        return self._times.wait
 
     # ---- timer ---------------------------------------------------------------------------------------
 
@@ -606,6 +649,8 @@ class Requester:
             return
         self.deadline = now + self._times.next_wait()
         self._probing = False
+        if self._log is not None:
+            self._log(TimerEvent(now, self._qpn, self._times.waits - 1, self.deadline))
         # What was sent a moment ago has not timed out.
         sent_by = now - self._times.timeout // 2
         oldest = next((sent for sent in self._records.values() if not sent.lost and sent.sent_at <= sent_by), None)
@@ -613,15 +658,17 @@ class Requester:
             # It goes even if what is in flight fills the window: that may be lost too (as RFC 9002 7.5 has it).
             self._overdue = True
             self._declare_lost(oldest, LossReason.TIMER, now)
+            self._send_probe(planes_up, ProbeReason.TAIL, now)
         elif not self._records:
-            self._send_probe(planes_up, now)
+            self._send_probe(planes_up, ProbeReason.TRANSPORT_ACK, now)
 
-    def _send_probe(self, planes_up: int, now: int) -> None:
+    def _send_probe(self, planes_up: int, reason: ProbeReason, now: int) -> None:
         """Ask the responder for all that it knows (OCP MRC, reliability probe)."""
         ev = self.evs.upcoming(planes_up, now)
         if ev is None:
             return
-        self.evs.pass_turn()  # the next probe tries another path
+        if not self._lost:
+            self.evs.pass_turn()  # the next probe tries another path; this one goes with a retransmission
         self._probe_id = self._probe_id + 1 & 0xFFFF
         self.counters.probes += 1
         probe = PETH(
@@ -633,6 +680,9 @@ class Requester:
         )
         self._probe = (ev, probe)
         self._probing = True
+        self._probed_at = now
+        if self._log is not None:
+            self._log(ProbeEvent(now, self._qpn, self._probe_id, ev.plane, ev.value, reason))
 
     # ---- end -----------------------------------------------------------------------------------------
 

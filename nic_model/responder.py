@@ -40,6 +40,8 @@ SACK_MIN_COUNTED = 1024
 """Each packet counts at least this many bytes towards the threshold (OCP MRC)."""
 BITMAP_BITS = 64
 RCVD_BYTES_UNIT = 256
+RESTORE_REPEATS = 8
+"""SACKs that say restore_cwnd after the last one with a penalty: one may get lost, and they may overtake each other."""
 OOO_COUNT_MAX = (1 << 15) - 1
 
 ACK_SYNDROME = 0x1F
@@ -110,6 +112,7 @@ class Responder:
         mpr: int,
         dynamic_mpr: bool,
         max_wimm: int,
+        silent_above_window: bool,
         penalty: HostPenalty,
         pd: PD,
         regions: Regions,
@@ -125,8 +128,9 @@ class Responder:
         self._dynamic_mpr = dynamic_mpr
         self._right_edge = first_psn - 1 + mpr  # the highest PSN that was ever allowed
         self._penalty = penalty
-        self._restored = True
+        self._restores_left = 0
         self._max_wimm = max_wimm
+        self._silent_above_window = silent_above_window
         self._pd = pd
         self._regions = regions
         self._rcq = rcq
@@ -162,7 +166,8 @@ class Responder:
             return 0
         if psn > max(self._right_edge, self._cack + self._mpr):
             self.counters.out_of_window += 1
-            self._nack(packet, NackReason.PSN_OOR_WINDOW)
+            if not self._silent_above_window:
+                self._nack(packet, NackReason.PSN_OOR_WINDOW)
             return 0
         if envelope.cut:
             self.counters.trimmed += 1
@@ -277,7 +282,10 @@ class Responder:
         if marked:
             self.counters.marked += 1
         penalty = self._penalty.value
-        restore, self._restored = not penalty and not self._restored, not penalty
+        if penalty:
+            self._restores_left = RESTORE_REPEATS
+        restore = not penalty and self._restores_left > 0
+        self._restores_left -= restore
         extension = write_sack(
             SKIP_ONCE if marked else NONE,
             probe is not None,

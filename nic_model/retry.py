@@ -19,19 +19,30 @@ class RetryTimes:
         """The first wait, ns."""
         self._linear = linear
         self._exponential = exponential
-        self._waits = 0
+        self.waits = 0
+        """How many have been begun since the last answer."""
+
+    @property
+    def total(self) -> int:
+        """How long all waits take together, ns; of those without end, as long as they grow."""
+        return self.timeout * (self._linear + (2 << self._exponential) - 2)
 
     @property
     def exhausted(self) -> bool:
         """All waits are over."""
-        return self._exponential != ENDLESS and self._waits >= self._linear + self._exponential
+        return self._exponential != ENDLESS and self.waits >= self._linear + self._exponential
+
+    @property
+    def wait(self) -> int:
+        """The length of the wait that was begun last, ns."""
+        doublings = max(0, self.waits - self._linear)
+        return self.timeout << min(doublings, ENDLESS)
 
     def next_wait(self) -> int:
         """The length of the next wait, ns."""
-        self._waits += 1
-        doublings = max(0, self._waits - self._linear)
-        return self.timeout << min(doublings, ENDLESS)
+        self.waits += 1
+        return self.wait
 
     def restart(self) -> None:
         """There was an answer: the next wait is the first again."""
-        self._waits = 0
+        self.waits = 0

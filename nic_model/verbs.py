@@ -136,9 +136,11 @@ class QPAttr:
     INIT: `ev_profile_id`, `cc_profile_id` name profiles that the NIC knows. RTR: the peer's QP number,
     first PSN, address (any of its port addresses), and what this side takes as responder: `mpr_dest` in units of
     128 PSNs, at least 8, and `max_wimm_dest` WRITEs with immediate in flight; with `dynamic_mpr` its SACKs tell the
-    peer its MPR, which `Responder.set_mpr` changes. RTS: `mpr`, `max_wimm` are what this side sends at most as
+    peer its MPR, which `Responder.set_mpr` changes; with `silent_above_window` a packet above the window is dropped
+    without a NACK. RTS: `mpr`, `max_wimm` are what this side sends at most as
     requester, not more than the peer takes; `timeout` 0..24 is 1.024 us x 2^timeout; `linear_cnt` 0..7 retries at
-    that interval are followed by `exp_cnt` 0..25 at doubling ones (25: without end). PSNs are 24 bits.
+    that interval are followed by `exp_cnt` 0..25 at doubling ones (25: without end); with `no_trim` its data is of the
+    class that switches never trim. PSNs are 24 bits.
     """
 
     ev_profile_id: int = 0
@@ -156,6 +158,8 @@ class QPAttr:
     timeout: int = 7
     linear_cnt: int = 7
     exp_cnt: int = 6
+    silent_above_window: bool = False
+    no_trim: bool = False
 
     def __post_init__(self) -> None:
         limits = {
@@ -338,6 +342,10 @@ class QP:
     def core(self) -> QueuePair:
         """The MRC endpoint's own object, with counters and EVs; for other endpoints see their `queue_pairs()`."""
         return cast("QueuePair", self._core)
+
+    def to_reset(self) -> None:
+        """Any state -> RESET: outstanding work requests are flushed, the peer is forgotten, the number stays."""
+        self._core.to_reset()
 
     def to_init(self, attr: QPAttr) -> None:
         """RESET -> INIT: choose the profiles."""

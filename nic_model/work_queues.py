@@ -61,6 +61,18 @@ class WorkQueues:
         if self.state is not state:
             raise VerbsError(f"QP {self.qpn} is in {self.state.name}, the step needs {state.name}")
 
+    def to_reset(self) -> None:
+        """See verbs.QP."""
+        self._fail(WCStatus.WR_FLUSH_ERR)
+        self._forget()
+        self.requester = None
+        self._receive_queue = deque()
+        self.state = QPState.RESET
+
+    def _forget(self) -> None:
+        """Leave the peer; nothing is outstanding."""
+        raise NotImplementedError
+
     def post_send(self, wr: SendWR) -> None:
         """See verbs.QP."""
         if self.state is QPState.ERR:

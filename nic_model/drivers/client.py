@@ -11,7 +11,7 @@ from ipaddress import IPv6Address
 
 from nic_model.drivers.control import Channel, Connect, Connected, ControlError, Digest, Digested
 from nic_model.drivers.host import TAKEN, Host, HostError
-from nic_model.ev import EvEvent
+from nic_model.events import Event, EvEvent
 from nic_model.paths import srv6_ev
 from nic_model.peer import Peer
 from nic_model.verbs import MR, QP, SGE, Access, SendWR, WCStatus, WROpcode
@@ -95,7 +95,12 @@ async def write(host: Host, channel: Channel, data: bytearray, until: float, pro
         host.connect(qp, psn, target, host.path_mtu)
         result = WriteResult(str(target.address), len(data), hashlib.sha256(data).hexdigest())
         started = host.driver.now()
-        host.nic.ev_listener = lambda event: result.ev_events.append(replace(event, time=event.time - started))
+
+        def listen(event: Event) -> None:
+            if isinstance(event, EvEvent):
+                result.ev_events.append(replace(event, time=event.time - started))
+
+        host.nic.log = listen
         try:
             async with asyncio.timeout_at(until):
                 await _move(host, qp, source, target, progress)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from nic_model.congestion import Nscc, NsccParameters
 from nic_model.device import FIRST_QPN
-from nic_model.ev import EvEvent, EvProfile
+from nic_model.ev import EvProfile
+from nic_model.events import Log
 from nic_model.headers import BTH, METH, RETH, TSETH, UDP, Ethernet, IPv6
 from nic_model.icrc import SIZE as ICRC_SIZE
 from nic_model.nic import Nic
@@ -52,7 +52,7 @@ class Profile:
         name: str,
         path_mtu: int,
         rng: random.Random,
-        ev_listener: Callable[[EvEvent], None] | None = None,
+        log: Log | None = None,
     ) -> Nic:
         """The NIC `name` of a path file. Raises KeyError if there is none.
 
@@ -66,7 +66,7 @@ class Profile:
             congestion=lambda _: Nscc(parameters),
             ev_profiles={0: self.ev_profile},
             wire=Wire(dscp=paths.dscp, tsr=self.tsr),
-            ev_listener=ev_listener,
+            log=log,
             first_qpn=rng.randrange(FIRST_QPN, MAX_QPN // 2),
             answer_timeout=TIMEOUT_UNIT << self.timeout,
             late_tolerance=self.late_tolerance,

@@ -82,8 +82,14 @@ class RoceNic(NicBase[RocePort, RoceQueuePair]):
 
     def forget_queue_pair(self, queue_pair: RoceQueuePair) -> None:
         """A QP is closed: what still comes for it is refused. Twice is no error."""
+        if self._queue_pairs.pop(queue_pair.qpn, None) is not None:
+            self.leave_port(queue_pair)
+
+    def leave_port(self, queue_pair: RoceQueuePair) -> None:
+        """A QP sends nothing any more."""
+        queue_pair.enlisted = False
         ready = self.ports[queue_pair.plane].ready
-        if self._queue_pairs.pop(queue_pair.qpn, None) is not None and queue_pair in ready:
+        if queue_pair in ready:
             ready.remove(queue_pair)
 
     def plane_of(self, address: bytes) -> int:

@@ -141,6 +141,10 @@ class RoceQueuePair(WorkQueues):
         """When `on_timer` is due, ns."""
         return None if self.requester is None else self.requester.deadline
 
+    def _forget(self) -> None:
+        self._nic.leave_port(self)
+        self.responder = None
+
     def close(self) -> None:
         """Flush what is outstanding and leave the NIC."""
         self._fail(WCStatus.WR_FLUSH_ERR)

@@ -8,7 +8,8 @@ import numpy as np
 
 from fabric.ev_health import EvHealth, Path
 from fabric.network import Fabric
-from nic_model.ev import Ev, EvEvent, EvState
+from nic_model.ev import Ev
+from nic_model.events import EvEvent, EvState
 from nic_model.packet import Encap
 
 T0, T1, NIC = 0x2000, 0x4000, 0xE000

@@ -13,7 +13,7 @@ from fabric.network import base_rtt
 from fabric.nodes import SwitchNode
 from fabric.results import Result
 from fabric.run import Run
-from nic_model.ev import EvEvent, EvState
+from nic_model.events import Event, EvEvent, EvState
 from nic_model.headers import WRITE_OPCODES
 from nic_model.packet import Frame, parse
 
@@ -37,14 +37,15 @@ def prepare(directory: Path, topology: str = INCAST, **scenario: Any) -> tuple[R
     run = Run(path)
     events: list[tuple[str, EvEvent]] = []
     for name, node in run.fabric.nics.items():
-        before = node.nic.ev_listener
+        before = node.nic.log
 
-        def listen(event: EvEvent, name: str = name, before: Any = before) -> None:
-            events.append((name, event))
+        def listen(event: Event, name: str = name, before: Any = before) -> None:
+            if isinstance(event, EvEvent):
+                events.append((name, event))
             if before is not None:
                 before(event)
 
-        node.nic.ev_listener = listen
+        node.nic.log = listen
     return run, events
 
 

@@ -8,7 +8,8 @@ from heapq import heappop, heappush
 from typing import Any
 
 from nic_model.congestion import FixedWindow
-from nic_model.ev import EvEvent, EvProfile
+from nic_model.ev import EvProfile
+from nic_model.events import Event, EvEvent
 from nic_model.nic import Nic
 from nic_model.packet import Frame
 from nic_model.paths import LocalNic, LocalPort, Mode, PathFile, Template, UsidKind, usid
@@ -62,19 +63,25 @@ class Side:
     """One NIC with an application that only collects completions."""
 
     def __init__(self, row: int, seed: int, window: int, profile: EvProfile, mode: Mode) -> None:
-        self.events: list[EvEvent] = []
+        self.log: list[Event] = []
         self.nic = Nic(
             path_file(row, mode),
             f"nic{row}",
             rng=random.Random(seed + row),
             congestion=lambda _: FixedWindow(window),
             ev_profiles={0: profile},
-            ev_listener=self.events.append,
+            log=self.log.append,
+            log_windows=True,
         )
         self.context = Context(self.nic)
         self.pd = PD(self.context)
         self.cq = CQ(self.context)
         self.qp = QP(self.pd, QPInitAttr(self.cq, self.cq))
+
+    @property
+    def events(self) -> list[EvEvent]:
+        """The transitions of EVs."""
+        return [event for event in self.log if isinstance(event, EvEvent)]
 
     def completions(self) -> list[WC]:
         return self.cq.poll(1 << 30)[1]

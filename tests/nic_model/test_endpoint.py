@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nic_model.ev import EvProfile, EvState
+from nic_model.ev import EvProfile
+from nic_model.events import EvState
 from nic_model.headers import Opcode
 from nic_model.packet import Frame, Packet, parse
 from nic_model.verbs import Access, QPState, RecvWR, VerbsError, WCOpcode, WCStatus

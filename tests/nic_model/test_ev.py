@@ -6,8 +6,9 @@ from collections import Counter
 
 import pytest
 
-from nic_model.ev import Ev, EvProfile, EvSet, EvState
+from nic_model.ev import Ev, EvProfile, EvSet
 from nic_model.ev_format import EvFormat, EvMode, GeneratedField
+from nic_model.events import EvState
 from nic_model.packet import Encap
 from nic_model.paths import srv6_ev
 

@@ -163,7 +163,9 @@ def test_the_sizes_of_a_full_packet() -> None:
     head, tail = data(payload=bytes(4096))
     assert (len(head), len(tail)) == (14 + 40 + 40 + 8 + 12 + 4 + 4 + 16, 4096 + 4)
     packet = parse((head, tail))
-    assert packet.envelope.nominal_size == nominal_data_size(4096, ts=True, imm=False) == 12 + 4 + 4 + 16 + 4096 + 4 + 40
+    assert (
+        packet.envelope.nominal_size == nominal_data_size(4096, ts=True, imm=False) == 12 + 4 + 4 + 16 + 4096 + 4 + 40
+    )
 
 
 def by_scapy(encap: Encap, dscp: int, ecn: int, bth: ScapyPacket, rest: bytes) -> bytes:
@@ -268,7 +270,9 @@ def test_a_data_packet_comes_back(encap: Encap, fields: dict[str, Any], opcode: 
         False,
         (),
     )
-    assert packet.envelope.nominal_size == nominal_data_size(len(payload), ts=tseth is not None, imm=with_imm is not None)
+    assert packet.envelope.nominal_size == nominal_data_size(
+        len(payload), ts=tseth is not None, imm=with_imm is not None
+    )
 
 
 @given(encap=ENCAP, opcode=st.sampled_from(list(EXTENSION_HEADERS)), flags=st.tuples(st.booleans(), st.booleans()))

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from nic_model.cli import nic_app
 from nic_model.drivers import report
 from nic_model.drivers.client import PathResult, PlaneShare, WriteResult
-from nic_model.ev import EvEvent, EvState
+from nic_model.events import EvEvent, EvState
 from tests.nic_model.drivers.direct import direct_paths
 
 PEER = "127.0.0.1:4790"
