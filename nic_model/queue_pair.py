@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nic_model.endpoint import Answered
@@ -129,6 +130,7 @@ class QueuePair(WorkQueues):
             wire=self._nic.wire,
             complete=self._complete,
             fail=self._fail,
+            ask_paths=self._ask_paths,
             log=self._nic.log,
             log_windows=self._nic.log_windows,
             no_trim=attr.no_trim,
@@ -185,6 +187,9 @@ class QueuePair(WorkQueues):
             if packet.rtx or packet.opcode == Opcode.RELIABILITY_PROBE:
                 responder.repeat_refusal()
             return
+        if (packet.rtx or packet.opcode == Opcode.RELIABILITY_PROBE) and self._reverse is not None:
+            # A peer that repeats itself may not have heard us: the way back is the one that it came.
+            self._reverse.confirm(port, self._the_peer().reply_ev(port, packet.envelope.ev))
         if packet.opcode in WRITE_OPCODES:
             self._nic.ports[port].payload_bytes += responder.on_data(packet)
             if self._reverse is not None and (requester is None or not requester.in_flight):
@@ -238,6 +243,20 @@ class QueuePair(WorkQueues):
             self._nic.enlist(self)  # it may have waited for just this path
         if self._nic.log is not None:
             self._nic.log(EvEvent(now, self.qpn, ev.plane, ev.value, old, new, reason, ev.losses))
+
+    def _ask_paths(self, now: int) -> None:
+        """The peer is silent: find any path that still leads to it."""
+        requester = self.requester
+        if requester is None:
+            return
+        for ev in requester.evs:
+            if ev.state is not EvState.DENIED and self.planes_up >> ev.plane & 1:
+                self._probe_path(ev.plane, ev.value, partial(self._on_answer, requester, ev), now)
+
+    def _on_answer(self, requester: Requester, ev: Ev, rtt: int | None, now: int) -> None:
+        if rtt is not None:
+            requester.on_path_works(ev, now)
+            self._nic.enlist(self)
 
     def _probe(self, ev: Ev, outcome: Callable[[bool, int], None], now: int) -> None:
         def answered(rtt: int | None, at: int) -> None:

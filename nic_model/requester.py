@@ -15,6 +15,7 @@ from itertools import chain
 from nic_model.congestion import Window
 from nic_model.ev import Ev
 from nic_model.events import (
+    EvState,
     Log,
     LossEvent,
     LossReason,
@@ -48,6 +49,8 @@ KNOWN_PATH_RTTS = 2
 UNKNOWN_PATH_RTTS = 4
 """Nor one that has brought nothing yet than this many."""
 
+SILENT_WAITS = 2
+"""More ACK timers in a row than this many, and every path is asked whether it works."""
 BITMAP_BITS = 64
 """Of a SACK (OCP MRC)."""
 
@@ -138,11 +141,11 @@ class Requester:
 
     # An object of more than 30 attributes is slow without slots.
     __slots__ = (
-        "_bitmap", "_bitmap_base", "_cack", "_complete", "_dest_qpn", "_dscp", "_due", "_fail", "_flight",
-        "_full_packet", "_late_tolerance", "_log", "_log_window", "_lost", "_max_wimm", "_mpr", "_msn", "_mtu",
-        "_newest_acked", "_next_psn", "_order", "_overdue", "_port_down_at", "_probe", "_probe_id", "_probed_at",
-        "_probing", "_qpn", "_records", "_rqmsn", "_rtt", "_times", "_unfinished", "_unsent", "_wimm_begun",
-        "_wimm_finished", "_window", "_wire", "counters", "deadline", "evs", "in_flight", "losses",
+        "_ask_paths", "_bitmap", "_bitmap_base", "_cack", "_complete", "_dest_qpn", "_dscp", "_due", "_fail",
+        "_flight", "_full_packet", "_late_tolerance", "_log", "_log_window", "_lost", "_max_wimm", "_mpr", "_msn",
+        "_mtu", "_newest_acked", "_next_psn", "_order", "_overdue", "_port_down_at", "_probe", "_probe_id",
+        "_probed_at", "_probing", "_proven", "_qpn", "_records", "_rqmsn", "_rtt", "_times", "_unfinished", "_unsent",
+        "_wimm_begun", "_wimm_finished", "_window", "_wire", "counters", "deadline", "evs", "in_flight", "losses",
     )  # fmt: skip
 
     def __init__(
@@ -163,6 +166,7 @@ class Requester:
         wire: Wire,
         complete: Callable[[Message, WCStatus], None],
         fail: Callable[[WCStatus], None],
+        ask_paths: Callable[[int], None],
         log: Log | None,
         log_windows: bool,
         no_trim: bool,
@@ -186,6 +190,7 @@ class Requester:
         self._wire = wire
         self._complete = complete
         self._fail = fail
+        self._ask_paths = ask_paths
         self._log = log
         self._log_window = log if log_windows else None
         dscp = wire.dscp
@@ -210,6 +215,7 @@ class Requester:
         self._probe_id = 0
         self._probing = False  # a probe has not been answered yet
         self._overdue = False  # the timer wants a retransmission, whatever the window says
+        self._proven: Ev | None = None  # the path that it takes: amid silence, this one was heard to work
         self._probe: tuple[Ev, PETH] | None = None  # to be sent next
         self._probed_at = 0  # when the newest probe was made
         self._rtt = RttRange()
@@ -242,6 +248,9 @@ class Requester:
             self._probing = False
         if not self._may_send():
             return None
+        proven = self._proven
+        if proven is not None and self._lost and planes_up >> proven.plane & 1 and proven.state is EvState.GOOD:
+            return proven
         avoid = self._records[self._lost[0]].ev if self._lost else None
         ev = self.evs.upcoming(planes_up, now, avoid)
         if ev is None and self.deadline is None:  # without a path, too, a QP's work ends in bounded time
@@ -307,6 +316,7 @@ class Requester:
     def _again(self, ev: Ev, now: int) -> Sent:
         record = self._records[heappop(self._lost)]
         self._overdue = False
+        self._proven = None
         record.ev = ev
         record.order = self._order
         record.sent_at = now
@@ -630,7 +640,12 @@ class Requester:
 
     def _restart_timer(self, now: int) -> None:
         self._times.restart()
-        self.deadline = now + self._times.next_wait() if self._unfinished else None
+        if self._unfinished:
+            self.deadline = now + self._times.next_wait()
+        else:
+            self.deadline = None
+            self._flight.clear()
+            self._due.clear()
 
     def on_timer(self, planes_up: int, now: int) -> None:
         """The backstop: send the oldest missing packet again, or ask with a probe if none is missing.
@@ -651,6 +666,8 @@ class Requester:
         self._probing = False
         if self._log is not None:
             self._log(TimerEvent(now, self._qpn, self._times.waits - 1, self.deadline))
+        if self._times.waits > SILENT_WAITS:
+            self._ask_paths(now)
         # What was sent a moment ago has not timed out.
         sent_by = now - self._times.timeout // 2
         oldest = next((sent for sent in self._records.values() if not sent.lost and sent.sent_at <= sent_by), None)
@@ -661,6 +678,17 @@ class Requester:
             self._send_probe(planes_up, ProbeReason.TAIL, now)
         elif not self._records:
             self._send_probe(planes_up, ProbeReason.TRANSPORT_ACK, now)
+
+    def on_path_works(self, ev: Ev, now: int) -> None:
+        """Amid silence a probe was answered on this path: the oldest missing packet goes there, at once."""
+        if self._times.waits <= SILENT_WAITS or self._proven is not None or not self._records:
+            return
+        self.evs.restore(ev, "answered amid silence", now)
+        self._proven = ev
+        self._overdue = True
+        if not self._lost:
+            oldest = next(iter(self._records.values()))
+            self._declare_lost(oldest, LossReason.TIMER, now, blame=oldest.ev is not ev)
 
     def _send_probe(self, planes_up: int, reason: ProbeReason, now: int) -> None:
         """Ask the responder for all that it knows (OCP MRC, reliability probe)."""

@@ -11,7 +11,7 @@ from nic_model.congestion import FixedWindow
 from nic_model.ev import EvProfile
 from nic_model.events import Event, EvEvent
 from nic_model.nic import Nic
-from nic_model.packet import Frame
+from nic_model.packet import Frame, Wire
 from nic_model.paths import LocalNic, LocalPort, Mode, PathFile, Template, UsidKind, usid
 from nic_model.verbs import CQ, MR, PD, QP, SGE, WC, Access, Context, QPAttr, QPInitAttr, RecvWR, SendWR, WROpcode
 
@@ -62,7 +62,9 @@ def path_file(row: int, mode: Mode = "srv6") -> PathFile:
 class Side:
     """One NIC with an application that only collects completions."""
 
-    def __init__(self, row: int, seed: int, window: int, profile: EvProfile, mode: Mode) -> None:
+    def __init__(
+        self, row: int, seed: int, window: int, profile: EvProfile, mode: Mode, wire: Wire | None, remap_delay: int
+    ) -> None:
         self.log: list[Event] = []
         self.nic = Nic(
             path_file(row, mode),
@@ -72,6 +74,8 @@ class Side:
             ev_profiles={0: profile},
             log=self.log.append,
             log_windows=True,
+            wire=wire,
+            remap_delay=remap_delay,
         )
         self.context = Context(self.nic)
         self.pd = PD(self.context)
@@ -99,6 +103,8 @@ class BackToBack:
         profile: EvProfile | None = None,
         sq_psn: int = 0xFFFFF0,  # wraps soon
         mode: Mode = "srv6",
+        wire: Wire | None = None,
+        remap_delay: int = 0,
         **attr: Any,
     ) -> None:
         profile = EvProfile(16, 8) if profile is None else profile
@@ -106,7 +112,8 @@ class BackToBack:
         self.verdict = verdict
         self.wire_log: list[tuple[int, int, int, Frame]] = []
         """(now, sender, plane, frame) of everything that was sent."""
-        self.sides = (Side(0, seed, window, profile, mode), Side(1, seed, window, profile, mode))
+        settings = (seed, window, profile, mode, wire, remap_delay)
+        self.sides = (Side(0, *settings), Side(1, *settings))
         self._heap: list[tuple[int, int, int, int, Frame | None]] = []
         self._count = 0
         self._waking = [[0] * PLANES, [0] * PLANES]
@@ -157,9 +164,13 @@ class BackToBack:
             nic = self.sides[side].nic
             if frame is None:
                 nic.poll(self.now)
-            else:
+            elif nic.ports[plane].up:
                 nic.receive(plane, _route(frame, nic.ports[plane].mac), self.now)
             self._attend()
+
+    def arrive(self, delay: int, sender: int, plane: int, frame: Frame) -> None:
+        """A frame of `sender` comes out of the wire `delay` ns from now, besides what the verdict says: a copy."""
+        self._at(self.now + delay, 1 - sender, plane, frame)
 
     def _attend(self) -> None:
         for sender, side in enumerate(self.sides):
