@@ -33,7 +33,8 @@ class ReverseEvs:
 
     def confirm(self, plane: int, ev: int) -> None:
         """This path works now."""
-        self._evs[plane] = ev
+        if not self._peer.is_denied(plane, ev):
+            self._evs[plane] = ev
 
     def leave_denied(self) -> None:
         """What the administrator forbids now is replaced, if its plane has something else."""
