@@ -6,6 +6,7 @@ import asyncio
 import signal
 import sys
 from collections import defaultdict
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -18,9 +19,11 @@ from controller.topology import Topology
 from controller.yaml_file import FileError
 from fabric import terminal
 from fabric.control import ControlError
+from fabric.events_cli import events_app
 from fabric.nodes import CPU_PORT
 from fabric.run import Run
 from nic_model.cli import nic_app
+from nic_model.event_log import EventLog
 from switch_model.device import Device
 from switch_model.server import P4RuntimeServer
 
@@ -35,6 +38,7 @@ app = typer.Typer(
 app.add_typer(topo_app, name="topo")
 app.add_typer(routes_app, name="routes")
 app.add_typer(nic_app, name="nic")
+app.add_typer(events_app, name="events")
 
 
 @app.command()
@@ -44,18 +48,22 @@ def run(
         Path | None, typer.Option("--out", metavar="DIR", help="Write summary.json, report.html and the capture there.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Instead of the scenario's seed.", show_default=False)] = None,
+    events: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write what each NIC decided and why, as JSON lines.")
+    ] = None,
 ) -> None:
     """Run a scenario in virtual time: fabric up, routes pushed, work, faults, results.
 
     Example: mrcfab run scenarios/demo.yaml --out out/demo
     """
     try:
-        prepared = Run(scenario, seed)
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
-        with _progress() as bar:
-            task = bar.add_task(prepared.scenario.name, total=prepared.total_bytes)
-            result = prepared.execute(lambda done, total: bar.update(task, completed=done, total=total), out)
+        with nullcontext() if events is None else events.open("w", encoding="utf-8") as file:
+            prepared = Run(scenario, seed, None if file is None else EventLog(file))
+            with _progress() as bar:
+                task = bar.add_task(prepared.scenario.name, total=prepared.total_bytes)
+                result = prepared.execute(lambda done, total: bar.update(task, completed=done, total=total), out)
         terminal.show(result, Console())
         if out is not None:
             from fabric import report  # with matplotlib, which takes a second to load

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fabric.network import Fabric
 from nic_model.ev import Ev
-from nic_model.events import Event, EvEvent, EvState
+from nic_model.events import EvEvent, EvState
 from nic_model.paths import MAX_INDEX, UsidKind
 
 _SEVERITY = {EvState.GOOD: 0, EvState.SKIP: 1, EvState.ASSUMED_BAD: 2, EvState.DENIED: 2}
@@ -79,10 +79,8 @@ class EvHealth:
             if watched.until is None:
                 watched.until = now
 
-    def on_event(self, nic: str, event: Event) -> None:
-        """What a NIC tells of; only transitions of EVs matter here."""
-        if not isinstance(event, EvEvent):
-            return
+    def on_event(self, nic: str, event: EvEvent) -> None:
+        """A transition that a NIC tells of."""
         key = (nic, event.qpn, event.value)
         watched = self._watched[key]
         watched.states.append((event.time, event.new))

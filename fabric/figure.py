@@ -32,7 +32,7 @@ _ROW_HEIGHT, _MAX_HEALTH_HEIGHT = 0.085, 5.0
 _GAP = 0.16
 _LABELLED_ROWS = 48
 
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "mrcfab",
     "font.family": "sans-serif",
@@ -55,7 +55,7 @@ _STYLE: dict[Any, Any] = {
 
 def svg(result: Result, samples: Samples, health: HealthMap) -> str:
     """An <svg> element; the same bytes for the same run."""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         text = io.StringIO()
         _draw(result, samples, health).savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue().partition("<!DOCTYPE")[2].partition(">\n")[2]

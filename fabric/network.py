@@ -41,6 +41,7 @@ class Fabric:
         ev_profile: EvProfile,
         congestion: Callable[[int], CongestionControl],
         log: Callable[[str, Event], None] | None = None,
+        log_windows: bool = False,
     ) -> None:
         self.topo = topo
         self.events = EventList()
@@ -66,6 +67,7 @@ class Fabric:
                 congestion=congestion,
                 ev_profiles={0: ev_profile},
                 log=partial(log, nic.name) if log else None,
+                log_windows=log_windows,
             )
             self.nics[nic.name] = NicNode(core, self.events)
         self.links: dict[frozenset[str], Link] = {}

@@ -22,6 +22,8 @@ from fabric.scenario import Scenario, ns
 from fabric.workloads import Workload
 from nic_model.congestion import CongestionControl, FixedWindow, Nscc, NsccParameters
 from nic_model.ev import EvProfile, SprayPolicy
+from nic_model.event_log import EventLog
+from nic_model.events import Event, EvEvent
 from nic_model.verbs import QPAttr
 
 Progress = Callable[[int, int], None]
@@ -34,13 +36,14 @@ class Run:
     `samples` and `health` hold what happened over time.
     """
 
-    def __init__(self, path: Path, seed: int | None = None) -> None:
-        """`seed` replaces the scenario's. Raises FileError."""
+    def __init__(self, path: Path, seed: int | None = None, log: EventLog | None = None) -> None:
+        """`seed` replaces the scenario's; `log` is told of every decision of every NIC. Raises FileError."""
         document = Document.read(path)
         scenario = document.validate(Scenario)
         self.scenario = scenario if seed is None else scenario.model_copy(update={"seed": seed})
         self.topo = self._topology(document, path.parent)
         self.health = EvHealth()
+        self._log = log
         self.fabric = self._build()
         self.samples = Samples(self.fabric, ns(self.scenario.sample_us))
         self.workloads = self._workloads(document)
@@ -81,8 +84,15 @@ class Run:
             seed=self.scenario.seed,
             ev_profile=EvProfile(settings.active_evs, settings.backup_evs, policy=settings.spray),
             congestion=congestion,
-            log=self.health.on_event,
+            log=self._on_event,
+            log_windows=self._log is not None,
         )
+
+    def _on_event(self, nic: str, event: Event) -> None:
+        if isinstance(event, EvEvent):
+            self.health.on_event(nic, event)
+        if self._log is not None:
+            self._log.add(nic, event)
 
     def _workloads(self, document: Document) -> list[Workload]:
         settings = self.scenario.qp
