@@ -194,8 +194,13 @@ class Nic(NicBase[MrcPort, QueuePair]):
 
     def pull(self, plane: int, now: int) -> Frame | None:
         """See Device."""
-        frame = super().pull(plane, now)
+        self._now = now
         port = self.ports[plane]
+        frame = None
+        if port.up:
+            frame = port.control.popleft() if port.control else self._pull_data(port, now)
+            if frame is not None:
+                port.packets_out += 1
         if not port.ready and not port.control:
             self.ready &= ~(1 << plane)
         return frame

@@ -138,7 +138,8 @@ class Peer:
 
     def is_denied(self, plane: int, ev: int) -> bool:
         """Does the NIC's denylist cover this path to the peer?"""
-        return any(self.denies(plane, ev, rule) for rule in self._nic.denylist)
+        denylist = self._nic.denylist
+        return bool(denylist) and any(self.denies(plane, ev, rule) for rule in denylist)
 
     def _random_evs(self, plane: int, count: int) -> list[int]:
         rng = self._nic.rng

@@ -24,6 +24,7 @@ from nic_model.work_queues import WorkQueues
 if TYPE_CHECKING:
     from nic_model.nic import Nic
 
+SACK = int(Opcode.SACK)
 PROBES_PER_TIMEOUT = 8
 """How often in one ACK timeout a path that was given up is probed."""
 
@@ -187,27 +188,33 @@ class QueuePair(WorkQueues):
             if packet.rtx or packet.opcode == Opcode.RELIABILITY_PROBE:
                 responder.repeat_refusal()
             return
-        if (packet.rtx or packet.opcode == Opcode.RELIABILITY_PROBE) and self._reverse is not None:
-            # A peer that repeats itself may not have heard us: the way back is the one that it came.
-            self._reverse.confirm(port, self._the_peer().reply_ev(port, packet.envelope.ev))
-        if packet.opcode in WRITE_OPCODES:
+        opcode = packet.opcode
+        if opcode in WRITE_OPCODES:
+            if packet.rtx:
+                self._answer_the_way_it_came(packet, port)
             self._nic.ports[port].payload_bytes += responder.on_data(packet)
             if self._reverse is not None and (requester is None or not requester.in_flight):
                 self._reverse.on_inbound(now)
-        elif packet.opcode == Opcode.RELIABILITY_PROBE:
+        elif opcode == SACK and requester is not None:
+            sack, state = packet.sack, packet.cc
+            works = requester.on_sack(sack, state, self.planes_up, now)
+            if works is not None:
+                self._reverse_evs().confirm(works.plane, works.value)
+        elif opcode == Opcode.RELIABILITY_PROBE:
+            self._answer_the_way_it_came(packet, port)
             responder.on_probe(packet, packet.probe)
-        elif packet.opcode in (Opcode.ENDPOINT_REQUEST, Opcode.ENDPOINT_RESPONSE):
+        elif opcode in (Opcode.ENDPOINT_REQUEST, Opcode.ENDPOINT_RESPONSE):
             self._nic.counters.refused["endpoint operation to a QP"] += 1
         elif requester is None:
             self._nic.counters.refused["feedback for a QP that does not send"] += 1
-        elif packet.opcode == Opcode.SACK:
-            works = requester.on_sack(packet.sack, packet.cc, self.planes_up, now)
-            if works is not None:
-                self._reverse_evs().confirm(works.plane, works.value)
-        elif packet.opcode == Opcode.NACK:
+        elif opcode == Opcode.NACK:
             requester.on_nack(packet.nack, self.planes_up, now)
-        elif packet.opcode == Opcode.TRANSPORT_ACK:
+        elif opcode == Opcode.TRANSPORT_ACK:
             requester.on_transport_ack(packet.aeth, now)
+
+    def _answer_the_way_it_came(self, packet: Packet, port: int) -> None:
+        """A peer that repeats itself may not have heard us: what a path has brought shows that it works."""
+        self._reverse_evs().confirm(port, self._the_peer().reply_ev(port, packet.envelope.ev))
 
     def _reverse_evs(self) -> ReverseEvs:
         if self._reverse is None:

@@ -39,6 +39,7 @@ SACK_GEN_THRESHOLD = 16_384
 SACK_MIN_COUNTED = 1024
 """Each packet counts at least this many bytes towards the threshold (OCP MRC)."""
 BITMAP_BITS = 64
+PSN_MASK = (1 << 24) - 1
 RCVD_BYTES_UNIT = 256
 RESTORE_REPEATS = 8
 """SACKs that say restore_cwnd after the last one with a penalty: one may get lost, and they may overtake each other."""
@@ -155,8 +156,10 @@ class Responder:
         Returns how many bytes it put into memory.
         """
         envelope = packet.envelope
-        psn = unwrap(packet.psn, self._cack, 24)
-        offset = psn - self._cack - 1
+        offset = packet.psn - self._cack - 1 & PSN_MASK
+        if offset > PSN_MASK >> 1:
+            offset -= PSN_MASK + 1  # behind
+        psn = self._cack + 1 + offset
         marked = envelope.ecn == CE
         if offset < 0 or self._arrived >> offset & 1:
             # A lost SACK or Transport ACK is made up for.
