@@ -4,6 +4,8 @@ CRC-32 over 8 bytes of ones (in place of an LRH), the inner IPv6, UDP, BTH and a
 traffic class, flow label, hop limit, UDP checksum and BTH's byte 4 count as ones. It is sent little-endian.
 """
 
+from functools import cache
+
 from isal.isal_zlib import crc32  # zlib's, nine times as fast
 
 from nic_model.layout import Buffer
@@ -68,14 +70,38 @@ def ip_udp_crc(ip_udp: Buffer) -> int:
     return crc32(b"".join(invariant))
 
 
+@cache
+def byte_4_fix(length: int) -> int:
+    """What it changes in a CRC over BTH (byte 4 of which is 0) and `length` bytes in all that byte 4 counts as ones.
+
+    A CRC is linear: two inputs of one length that differ in the same bits have CRCs that differ in the same bits.
+    """
+    after = bytes(length - 5)
+    return crc32(b"\xff" + after) ^ crc32(b"\0" + after)
+
+
 def icrc_after(crc: int, bth: Buffer, payload: Buffer = b"", padding: Buffer = b"") -> bytes:
     """`icrc` from `ip_udp_crc` and what follows: `bth` is BTH and all headers after it."""
-    crc = crc32(bth[_BTH_FROM_DQPN], crc32(_BTH_BYTE_4, crc32(bth[_BTH_OPCODE_FLAGS_AND_PKEY], crc)))
-    crc = crc32(payload, crc)
-    return (crc32(padding, crc) if padding else crc).to_bytes(SIZE, "little")
+    if bth[4]:
+        crc = crc32(payload, _masked(crc, bth))
+        return crc32(padding, crc).to_bytes(SIZE, "little")
+    length = len(bth) + len(payload) + len(padding)
+    crc = crc32(payload, crc32(bth, crc))
+    return ((crc32(padding, crc) if padding else crc) ^ byte_4_fix(length)).to_bytes(SIZE, "little")
 
 
-def is_intact_after(crc: int, bth: Buffer, rest: Buffer = b"") -> bool:
-    """`is_intact` from `ip_udp_crc` and what follows, in two pieces: the first holds at least BTH."""
-    crc = crc32(bth[_BTH_FROM_DQPN], crc32(_BTH_BYTE_4, crc32(bth[_BTH_OPCODE_FLAGS_AND_PKEY], crc)))
-    return crc32(rest, crc) == _RESIDUE
+def is_intact_after(crc: int, residue: int, bth: Buffer, rest: Buffer = b"") -> bool:
+    """`is_intact` from `ip_udp_crc` and `residue_of` and what follows, in two pieces: the first holds at least BTH."""
+    if bth[4]:
+        return crc32(rest, _masked(crc, bth)) == _RESIDUE
+    return crc32(rest, crc32(bth, crc)) == residue
+
+
+def residue_of(length: int) -> int:
+    """The CRC of `length` bytes that begin with BTH, byte 4 of which is 0, and end with a right ICRC."""
+    return _RESIDUE ^ byte_4_fix(length) if length > 5 else _RESIDUE
+
+
+def _masked(crc: int, bth: Buffer) -> int:
+    crc = crc32(_BTH_BYTE_4, crc32(bth[_BTH_OPCODE_FLAGS_AND_PKEY], crc))
+    return crc32(bth[_BTH_FROM_DQPN], crc)

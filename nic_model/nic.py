@@ -21,7 +21,7 @@ from ipaddress import IPv6Address
 from nic_model.congestion import CongestionControl
 from nic_model.device import FIRST_QPN, NicBase, Port
 from nic_model.endpoint import ANSWER_TIMEOUT, EndpointOperations
-from nic_model.ev import EvProfile
+from nic_model.ev import Ev, EvProfile
 from nic_model.ev_format import ProfileState, step
 from nic_model.events import Log, PortEvent
 from nic_model.headers import ENDPOINT_DQPN, WRITE_OPCODES
@@ -29,6 +29,7 @@ from nic_model.packet import Frame, MalformedError, Parser, Wire
 from nic_model.paths import PathFile
 from nic_model.peer import Deny, Peer
 from nic_model.queue_pair import QueuePair
+from nic_model.requester import Requester
 from nic_model.responder import HostPenalty
 from nic_model.verbs import PD, QPInitAttr
 
@@ -135,7 +136,9 @@ class Nic(NicBase[MrcPort, QueuePair]):
         requester = queue_pair.requester
         if requester is None or queue_pair.enlisted:
             return
-        ev = requester.upcoming(queue_pair.planes_up, self._now)
+        self._enlist(queue_pair, requester, requester.upcoming(queue_pair.planes_up, self._now))
+
+    def _enlist(self, queue_pair: QueuePair, requester: Requester, ev: Ev | None) -> None:
         deadline = requester.deadline
         if deadline is not None and (queue_pair.alarm is None or deadline < queue_pair.alarm):
             self._set_alarm(queue_pair)
@@ -210,11 +213,15 @@ class Nic(NicBase[MrcPort, QueuePair]):
             queue_pair = port.ready.popleft()
             queue_pair.enlisted = False
             requester = queue_pair.requester
-            # Since it was enlisted the packet may have become needless, or its EV unusable.
-            frame = None if requester is None else requester.transmit(port.plane, queue_pair.planes_up, now)
-            self.enlist(queue_pair)
-            if frame is not None:
-                return frame
+            if requester is None:
+                continue
+            planes_up = queue_pair.planes_up
+            frame = requester.transmit(port.plane, planes_up, now)
+            if frame is None:  # since it was enlisted the packet has become needless, or its EV unusable
+                self.enlist(queue_pair)
+                continue
+            self._enlist(queue_pair, requester, requester.following(planes_up, now))
+            return frame
         return None
 
     def receive(self, plane: int, frame: Frame, now: int) -> None:

@@ -46,7 +46,7 @@ from nic_model.headers import (
     ev_to_ports,
 )
 from nic_model.icrc import SIZE as ICRC_SIZE
-from nic_model.icrc import icrc_after, ip_udp_crc, is_intact_after
+from nic_model.icrc import icrc_after, ip_udp_crc, is_intact_after, residue_of
 from nic_model.layout import H, Header, reader, writer
 
 P = TypeVar("P")
@@ -296,7 +296,8 @@ class Envelope:
     end: int
     """Where the frame ends, if Ethernet has not padded it."""
     crc: int
-    """What `icrc_after` needs of the headers up to here."""
+    residue: int
+    """What `is_intact_after` needs of the headers up to here."""
 
     @property
     def outer(self) -> bool:
@@ -519,6 +520,7 @@ def _read_envelope(head: bytes, size: int, wire: Wire) -> Envelope:
         bth_at=at + UDP.SIZE,
         end=end,
         crc=ip_udp_crc(head[at - _IP_SIZE : at + UDP.SIZE]),
+        residue=residue_of(present - UDP.SIZE),
     )
 
 
@@ -552,7 +554,7 @@ def _read_data_packet(envelope: Envelope, head: bytes, tail: bytes, own_pkey: in
     payload_len = envelope.end - payload_at - pad - ICRC_SIZE
     if payload_len < 0 or envelope.udp_len % WORD_SIZE:
         raise MalformedError(Malformed.LENGTH, f"UDP.length: {envelope.udp_len} in a data packet")
-    if not is_intact_after(envelope.crc, head[bth_at:], tail):
+    if not is_intact_after(envelope.crc, envelope.residue, head[bth_at:], tail):
         raise MalformedError(Malformed.ICRC, ICRC_IS_WRONG)
     if len(head) != payload_at:
         tail = (head + tail)[payload_at:]
@@ -597,7 +599,7 @@ def _read_control_packet(envelope: Envelope, data: bytes, own_pkey: int) -> Pack
     sent = UDP.SIZE + BTH.SIZE + _EXTENSION_SIZES[opcode] + ICRC_SIZE
     if envelope.udp_len != sent:
         raise MalformedError(Malformed.LENGTH, f"UDP.length: {envelope.udp_len}, opcode {opcode:#04x} has {sent}")
-    if not is_intact_after(envelope.crc, data[envelope.bth_at :]):
+    if not is_intact_after(envelope.crc, envelope.residue, data[envelope.bth_at :]):
         raise MalformedError(Malformed.ICRC, ICRC_IS_WRONG)
     packet = Packet(envelope, opcode, pad, dqpn, ack_req, rtx, ts, psn)
     at = envelope.bth_at + BTH.SIZE

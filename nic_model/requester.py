@@ -142,10 +142,11 @@ class Requester:
     # An object of more than 30 attributes is slow without slots.
     __slots__ = (
         "_ask_paths", "_bitmap", "_bitmap_base", "_cack", "_complete", "_dest_qpn", "_dscp", "_due", "_fail",
-        "_flight", "_full_packet", "_late_tolerance", "_log", "_log_window", "_lost", "_max_wimm", "_mpr", "_msn",
-        "_mtu", "_newest_acked", "_next_psn", "_order", "_overdue", "_port_down_at", "_probe", "_probe_id",
-        "_probed_at", "_probing", "_proven", "_qpn", "_records", "_rqmsn", "_rtt", "_times", "_unfinished", "_unsent",
-        "_wimm_begun", "_wimm_finished", "_window", "_wire", "counters", "deadline", "evs", "in_flight", "losses",
+        "_flight", "_full_packet", "_late_tolerance", "_log", "_log_window", "_lost", "_max_wimm", "_may_follow",
+        "_mpr", "_msn", "_mtu", "_newest_acked", "_next_psn", "_order", "_overdue", "_port_down_at", "_probe",
+        "_probe_id", "_probed_at", "_probing", "_proven", "_qpn", "_records", "_rqmsn", "_rtt", "_times",
+        "_unfinished", "_unsent", "_wimm_begun", "_wimm_finished", "_window", "_wire", "counters", "deadline", "evs",
+        "in_flight", "losses",
     )  # fmt: skip
 
     def __init__(
@@ -214,6 +215,7 @@ class Requester:
         self._newest_acked = 0  # when the newest acknowledged transmission was sent
         self._probe_id = 0
         self._probing = False  # a probe has not been answered yet
+        self._may_follow = False  # may another packet follow the one that was sent last?
         self._overdue = False  # the timer wants a retransmission, whatever the window says
         self._proven: Ev | None = None  # the path that it takes: amid silence, this one was heard to work
         self._probe: tuple[Ev, PETH] | None = None  # to be sent next
@@ -246,8 +248,13 @@ class Requester:
                 return self._probe[0]
             self._probe = None  # the timer sends another
             self._probing = False
-        if not self._may_send():
-            return None
+        return self._path(planes_up, now) if self._may_send() else None
+
+    def following(self, planes_up: int, now: int) -> Ev | None:
+        """`upcoming` just after `transmit` has given a packet: it knows already whether another one may go."""
+        return self._path(planes_up, now) if self._may_follow else None
+
+    def _path(self, planes_up: int, now: int) -> Ev | None:
         proven = self._proven
         if proven is not None and self._lost and planes_up >> proven.plane & 1 and proven.state is EvState.GOOD:
             return proven
@@ -285,6 +292,7 @@ class Requester:
         if self._probe is not None:
             _, probe = self._probe
             self._probe = None
+            self._may_follow = self._may_send()
             return build_control(
                 ev.encap, opcode=Opcode.RELIABILITY_PROBE, dqpn=self._dest_qpn, psn=0, extension=probe.pack()
             )
@@ -352,7 +360,8 @@ class Requester:
         last = record.psn == message.last_psn
         retransmission = record.transmissions > 1
         # AckReq on the message's last packet and when the next packet may not go.
-        record.ack_req = last or not self._may_send()
+        self._may_follow = self._may_send()
+        record.ack_req = last or not self._may_follow
         return build_data(
             record.ev.encap,
             _OPCODES[message.with_imm][last][record.psn == message.first_psn],
