@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -10,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from nic_model import event_log
 from nic_model.event_log import EventLogError, read, record
 from nic_model.events import WindowEvent
 
@@ -67,6 +69,15 @@ def window(
     except (OSError, ValueError) as error:
         _fail(out, error)
     typer.echo(str(out))
+
+
+@events_app.command()
+def schema() -> None:
+    """Print the JSON Schema of a line of a log.
+
+    Example: mrcfab events schema > event-log.schema.json
+    """
+    typer.echo(json.dumps(event_log.schema(), indent=2))
 
 
 def _fail(file: Path, reason: object) -> NoReturn:

@@ -9,10 +9,11 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import IO, Annotated, Any, NoReturn, TypeVar
 
 import numpy as np
 import typer
@@ -27,6 +28,8 @@ from nic_model.drivers.interface import InterfaceError, find
 from nic_model.drivers.profile import BMV2, PROFILES, Profile
 from nic_model.drivers.raw import RawDriver, RawPort, event_loop, raw_ports
 from nic_model.drivers.serve import Server, SessionResult
+from nic_model.event_log import EventLog
+from nic_model.events import Log
 from nic_model.nic import Nic
 from nic_model.paths import PathFile
 from nic_model.verbs import RDMA_MAX_MESSAGE, VerbsError
@@ -155,6 +158,9 @@ def nic_write(
     profile: ProfileName = BMV2.name,
     pace: Pace = None,
     path_mtu: PathMtu = 4096,
+    events: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write what the NIC decided and why, as JSON lines.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a file, or a pattern, into the memory of a NIC that serves, and compare checksums.
@@ -166,9 +172,11 @@ def nic_write(
         if len(arguments) != (1 if pattern is not None else 2):
             raise ValueError("give FILE PEER, or --pattern BYTES PEER")
         address = HostPort.parse(arguments[-1])
-        setup = _set_up(paths, name, port or [], profile, pace, path_mtu)
         data = _load(Path(arguments[0])) if pattern is None else _pattern(_bytes(pattern))
-    with Progress(
+        file = None if events is None else _create(events)
+        log = None if file is None else partial(EventLog(file).add, name)
+        setup = _set_up(paths, name, port or [], profile, pace, path_mtu, log)
+    with file or nullcontext(), Progress(
         TextColumn("writing"), BarColumn(), DownloadColumn(), TimeElapsedColumn(),
         console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty(),
     ) as bar:  # fmt: skip
@@ -248,7 +256,9 @@ async def _probe(
 # ---- what was given ---------------------------------------------------------------------------------------
 
 
-def _set_up(paths: Path, name: str, ports: list[str], profile: str, pace: int | None, path_mtu: int) -> _Setup:
+def _set_up(
+    paths: Path, name: str, ports: list[str], profile: str, pace: int | None, path_mtu: int, log: Log | None = None
+) -> _Setup:
     """Raises ValueError or InterfaceError."""
     if profile not in PROFILES:
         raise ValueError(f"no profile {profile!r}; there are {', '.join(PROFILES)}")
@@ -257,7 +267,7 @@ def _set_up(paths: Path, name: str, ports: list[str], profile: str, pace: int | 
         raise ValueError(f"--path-mtu is {path_mtu}, must be one of {', '.join(map(str, PATH_MTUS))}")
     rows = PathFile.load(paths)
     try:
-        nic = settings.nic(rows, name, path_mtu, random.Random())
+        nic = settings.nic(rows, name, path_mtu, random.Random(), log)
     except KeyError:
         raise ValueError(f"{paths}: no NIC {name!r}; there are {', '.join(nic.name for nic in rows.nics)}") from None
     wanted = {port.plane: port.mac.hex(":") for port in nic.ports} | dict(map(_port, ports))
@@ -286,6 +296,13 @@ def _load(file: Path) -> bytearray:
         if not 0 < file.stat().st_size <= RDMA_MAX_MESSAGE:
             raise ValueError(f"{file}: has {file.stat().st_size} bytes, must have 1 to {RDMA_MAX_MESSAGE}")
         return bytearray(file.read_bytes())
+    except OSError as error:
+        raise ValueError(f"{file}: {error.strerror}") from None
+
+
+def _create(file: Path) -> IO[str]:
+    try:
+        return file.open("w", encoding="utf-8")
     except OSError as error:
         raise ValueError(f"{file}: {error.strerror}") from None
 

@@ -95,8 +95,11 @@ async def write(host: Host, channel: Channel, data: bytearray, until: float, pro
         host.connect(qp, psn, target, host.path_mtu)
         result = WriteResult(str(target.address), len(data), hashlib.sha256(data).hexdigest())
         started = host.driver.now()
+        before = host.nic.log
 
         def listen(event: Event) -> None:
+            if before is not None:
+                before(event)
             if isinstance(event, EvEvent):
                 result.ev_events.append(replace(event, time=event.time - started))
 

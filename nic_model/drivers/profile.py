@@ -67,6 +67,7 @@ class Profile:
             ev_profiles={0: self.ev_profile},
             wire=Wire(dscp=paths.dscp, tsr=self.tsr),
             log=log,
+            log_windows=log is not None,
             first_qpn=rng.randrange(FIRST_QPN, MAX_QPN // 2),
             answer_timeout=TIMEOUT_UNIT << self.timeout,
             late_tolerance=self.late_tolerance,

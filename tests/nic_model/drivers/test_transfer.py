@@ -27,6 +27,7 @@ from nic_model.drivers.control import (
 )
 from nic_model.drivers.host import Host, HostError
 from nic_model.drivers.serve import Server, SessionResult
+from nic_model.peer import Deny
 from tests.nic_model.drivers.direct import Side, hosts, until
 
 MEMORY = 2_000_000
@@ -158,6 +159,7 @@ async def test_a_peer_that_falls_silent_is_told() -> None:
 async def test_a_write_that_takes_too_long_is_told() -> None:
     async with serving() as pair:
         channel = await pair.channel()
+        pair.asker.nic.set_denylist([Deny(0), Deny(1)], 0)  # no path: it takes for ever
         until = asyncio.get_running_loop().time() + 0.02
         result = await write(pair.asker, channel, bytearray(MEMORY), until, lambda _: None)
         channel.close()
