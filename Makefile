@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint p4 clean
+.PHONY: help setup demo test bench lint p4 clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -23,6 +23,11 @@ demo: setup ## an MRC all-reduce over a 4-plane SRv6 fabric while two links die
 
 test: setup ## all tests
 	$(BIN)/pytest
+
+bench: setup ## packets per second of the endpoint and of the embedded switch, and where the endpoint's time goes
+	$(BIN)/python bench/endpoint_rate.py
+	$(BIN)/python bench/endpoint_rate.py --profile
+	$(BIN)/python bench/switch_rate.py
 
 lint: setup ## ruff and the strict type checker
 	$(BIN)/ruff check .
