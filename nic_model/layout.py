@@ -228,10 +228,11 @@ def _compile_encoder(parameters: str, rows: Sequence[Field], values: dict[Field,
     """A function of `parameters` that packs `rows`; `values`: the expressions of its variables."""
     words = _words(rows)
     unfit = [
-        f"len({values[row]}) != {row.width // 8}" if row.type is bytes else f"{values[row]} >> {row.width}"
+        f"len({values[row]}) != {row.width // 8}" if row.type is bytes else f"{values[row]} > {(1 << row.width) - 1}"
         for word in words
         for row in word
-        if row in values and (row.type is bytes or len(word) > 1)  # struct checks a field that fills a word
+        # struct checks a field that fills a word, and that nothing is negative.
+        if row in values and (row.type is bytes or len(word) > 1)
     ]
 
     def refuse(*given: Any) -> NoReturn:

@@ -277,12 +277,11 @@ class Nic(NicBase[MrcPort, QueuePair]):
     def next_deadline(self) -> int | None:
         """When `poll` is due next, None if nothing waits for time to pass."""
         first = self._first_alarm()
-        deadlines = [self.endpoint.deadline]
-        if first is not None:
-            deadlines.append(first[0])
-        if self._remaps:
-            deadlines.append(self._remaps[0][0])
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        deadline = None if first is None else first[0]
+        for other in (self.endpoint.deadline, self._remaps[0][0] if self._remaps else None):
+            if other is not None and (deadline is None or other < deadline):
+                deadline = other
+        return deadline
 
     def poll(self, now: int) -> None:
         """Run the timers that are due."""

@@ -118,8 +118,9 @@ class Peer:
         planes = [port.plane for port in self._nic.ports if up >> port.plane & 1]
         if not planes:
             return None
-        allowed = [plane for plane in planes if self._allowed(plane)]
-        plane = self._nic.rng.choice(allowed or planes)
+        if self._nic.denylist:
+            planes = [plane for plane in planes if self._allowed(plane)] or planes
+        plane = self._nic.rng.choice(planes)
         return plane, self.any_ev(plane)
 
     def any_ev(self, plane: int) -> int:
