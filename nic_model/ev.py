@@ -64,8 +64,9 @@ class EvProfile:
     backups come first and at least one path is active. Below `min_active` active EVs none is given up any
     more; None means a quarter of the active ones.
 
-    AUTO: random paths. EXPLICIT: `explicit` lists (plane, EV) in the order of use. GENERATED: `generated` has
-    the fields of each plane, which make a 32-bit EV (STEV) or the outer destination address (SRV6_USID).
+    AUTO: random paths. EXPLICIT: `explicit` lists (plane, EV) in the order of use. GENERATED: `generated` has the
+    fields of each plane, which make the UDP source port alone (UDP_PORT), a 32-bit EV (STEV), or the outer destination
+    address (SRV6_USID). With UDP_PORT the flow label is 0, for switches that hash ports and nothing else.
     """
 
     active: int = 128
@@ -80,8 +81,8 @@ class EvProfile:
 
     def __post_init__(self) -> None:
         if self.mode is EvMode.GENERATED:
-            if self.format not in (EvFormat.STEV, EvFormat.SRV6_USID):
-                raise ValueError(f"EVs of format {self.format.name} are not generated here")
+            if self.format is EvFormat.SRV6_USID_SRH:
+                raise ValueError("EVs of format SRV6_USID_SRH are not generated: uN paths here need no SRH")
             for plane, fields in enumerate(self.generated):
                 if sum(field.width for field in fields) != self.format.value:
                     raise ValueError(f"plane {plane}: the generated fields are not {self.format.value} bits wide")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nic_model.congestion import Window
-from nic_model.ev import EV_PLANE_SHIFT, Ev, EvListener, EvProfile, EvSet, SprayPolicy
+from nic_model.ev import EV_BITS, EV_PLANE_SHIFT, Ev, EvListener, EvProfile, EvSet, SprayPolicy
 from nic_model.ev_format import EvFormat, EvMode, combinations, generate
 from nic_model.packet import Encap
 from nic_model.paths import MAX_INDEX, srv6_ev
@@ -142,11 +143,12 @@ class Peer:
         denylist = self._nic.denylist
         return bool(denylist) and any(self.denies(plane, ev, rule) for rule in denylist)
 
-    def _random_evs(self, plane: int, count: int) -> list[int]:
+    def _random_evs(self, plane: int, count: int, ev_format: EvFormat = EvFormat.STEV) -> list[int]:
         rng = self._nic.rng
         if self._nic.srv6:
             return [srv6_ev(plane, uplink) for uplink in rng.sample(range(self._template.paths), count)]
-        return [plane << EV_PLANE_SHIFT | value for value in rng.sample(range(1 << EV_PLANE_SHIFT), count)]
+        step = 1 << (EV_BITS - ev_format.value if ev_format is EvFormat.UDP_PORT else 0)
+        return [plane << EV_PLANE_SHIFT | value for value in rng.sample(range(0, 1 << EV_PLANE_SHIFT, step), count)]
 
     def spray(self, profile: EvProfile, listener: EvListener) -> Spray:
         """The EVs of a new QP: the same number in each plane, without coordination between senders."""
@@ -158,6 +160,9 @@ class Peer:
             count, _ = profile.per_plane(planes, len(evs))
             active += evs[:count]
             backup += evs[count:]
+        values = Counter(ev.value for ev in active + backup)
+        if values.total() > len(values):  # feedback names an EV by its value
+            raise ValueError(f"EV {values.most_common(1)[0][0]:#010x} stands for several paths")
         if profile.policy is SprayPolicy.MRC:
             return EvSet(planes, active, backup, profile.min_active, listener)
         return STATELESS[profile.policy](active + backup, self._nic.rng, planes)
@@ -171,7 +176,7 @@ class Peer:
         else:
             # In ECMP mode switches hash and an EV is not known to be a path of its own: as many as asked for.
             paths = self._template.paths if self._nic.srv6 else profile.active + profile.backup
-            values = self._random_evs(plane, sum(profile.per_plane(len(self._nic.ports), paths)))
+            values = self._random_evs(plane, sum(profile.per_plane(len(self._nic.ports), paths)), profile.format)
         return [Ev(plane, value, self.encap(plane, value)) for value in values]
 
     def _generated(self, profile: EvProfile, plane: int) -> list[Ev]:
@@ -180,8 +185,9 @@ class Peer:
         fields = profile.generated[plane]
         count = combinations(fields)
         chosen = self._nic.rng.sample(range(count), sum(profile.per_plane(len(self._nic.ports), count)))
-        if profile.format is EvFormat.STEV:
-            values = [generate(fields, number) for number in chosen]
+        if profile.format is not EvFormat.SRV6_USID:
+            shift = EV_BITS - profile.format.value  # the UDP source port is an EV's high half
+            values = [generate(fields, number) << shift for number in chosen]
             return [Ev(plane, value, self.encap(plane, value)) for value in values]
         evs = []
         for number in chosen:  # the number stands for the path where an EV has 32 bits

@@ -198,7 +198,7 @@ def test_denied_paths_are_out_of_use_below_the_floor_too_and_come_back() -> None
 def test_profiles_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ValueError, match="not 128 bits wide"):
         EvProfile(mode=EvMode.GENERATED, format=EvFormat.SRV6_USID, generated=((GeneratedField(32),),))
-    with pytest.raises(ValueError, match="UDP_PORT are not generated"):
-        EvProfile(mode=EvMode.GENERATED, format=EvFormat.UDP_PORT)
+    with pytest.raises(ValueError, match="SRV6_USID_SRH are not generated"):
+        EvProfile(mode=EvMode.GENERATED, format=EvFormat.SRV6_USID_SRH)
     with pytest.raises(ValueError, match="active >= 1"):
         EvProfile(active=0)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from nic_model.ev import EvProfile
-from nic_model.ev_format import ProfileState
+from nic_model.ev_format import EvFormat, EvMode, GeneratedField, ProfileState
 from nic_model.events import (
     EvState,
     LossEvent,
@@ -224,6 +224,36 @@ def test_an_ev_profile_is_stepped_and_only_used_online() -> None:
         assert nic.ev_profiles[3].state is state
     with pytest.raises(KeyError):
         nic.step_ev_profile(4, ProfileState.ONLINE)
+
+
+UDP_PORTS = tuple((GeneratedField(16, init_val=plane << 13, max=15, mask=0x00F0),) for plane in range(PLANES))
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        EvProfile(32, 0, format=EvFormat.UDP_PORT),
+        EvProfile(32, 0, mode=EvMode.GENERATED, format=EvFormat.UDP_PORT, generated=UDP_PORTS),
+    ],
+    ids=["auto", "generated"],
+)
+def test_evs_of_the_udp_port_format_leave_the_flow_label_alone(profile: EvProfile) -> None:
+    pair = BackToBack(constant_delay(DELAY), mode="ecmp", profile=profile)
+    source, target = filled(pair, 200)
+    pair.write(source, target)
+    pair.run()
+    assert target.buf == source.buf
+    evs = {(plane, packet.envelope.ev) for _, plane, packet in sent_by(pair, 0) if packet.opcode < Opcode.TRANSPORT_ACK}
+    assert len(evs) == 32 and all(ev & 0xFFFF == 0 and ev >> 29 == plane for plane, ev in evs)
+    if profile.generated:
+        assert all(ev >> 16 & 0x1F0F == 0 for _, ev in evs)
+
+
+def test_one_generated_ev_in_two_planes_is_misuse() -> None:
+    same = tuple((GeneratedField(32, init_val=0, max=15, mask=0xF),) for _ in range(PLANES))
+    profile = EvProfile(32, 0, mode=EvMode.GENERATED, generated=same)
+    with pytest.raises(VerbsError, match="EV 0x[0-9a-f]{8} stands for several paths"):
+        BackToBack(constant_delay(DELAY), mode="ecmp", profile=profile)
 
 
 def test_a_batch_of_ev_probes_gives_all_results_once_in_order() -> None:
