@@ -252,7 +252,7 @@ def test_evs_of_the_udp_port_format_leave_the_flow_label_alone(profile: EvProfil
 def test_one_generated_ev_in_two_planes_is_misuse() -> None:
     same = tuple((GeneratedField(32, init_val=0, max=15, mask=0xF),) for _ in range(PLANES))
     profile = EvProfile(32, 0, mode=EvMode.GENERATED, generated=same)
-    with pytest.raises(VerbsError, match="EV 0x[0-9a-f]{8} stands for several paths"):
+    with pytest.raises(VerbsError, match=r"EV 0x[0-9a-f]{8} stands for several paths"):
         BackToBack(constant_delay(DELAY), mode="ecmp", profile=profile)
 
 
