@@ -17,7 +17,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 from controller.cli import routes_app, topo_app
 from controller.topology import Topology
 from controller.yaml_file import FileError
-from fabric import terminal
+from fabric import counts, terminal
 from fabric.control import ControlError
 from fabric.events_cli import events_app
 from fabric.nodes import CPU_PORT
@@ -45,7 +45,10 @@ app.add_typer(events_app, name="events")
 def run(
     scenario: Annotated[Path, typer.Argument(metavar="SCENARIO", help="The scenario file.", show_default=False)],
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Write summary.json, report.html and the capture there.")
+        Path | None,
+        typer.Option(
+            "--out", metavar="DIR", help="Write summary.json, report.html, queue-pairs.jsonl and the capture there."
+        ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Instead of the scenario's seed.", show_default=False)] = None,
     events: Annotated[
@@ -70,6 +73,7 @@ def run(
 
             command = f"mrcfab run {scenario} --seed {result.seed} --out {out}"
             written = [result.save(out), report.write(out, result, prepared.samples, prepared.health, command)]
+            written.append(counts.save_queue_pairs(prepared.fabric, out / "queue-pairs.jsonl"))
             typer.echo("\n".join(map(str, written)))
     except FileError as error:
         _fail(str(error), BAD_INPUT)

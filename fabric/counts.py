@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 from fabric.network import Fabric
 from fabric.nodes import SwitchCounts
+from nic_model import qp_counters
 from nic_model.queue_pair import QueuePair
 from nic_model.requester import Requester
 
@@ -73,3 +76,12 @@ def refused(fabric: Fabric) -> Counter[str]:
     for node in fabric.nics.values():
         total += node.nic.counters.refused
     return total
+
+
+def save_queue_pairs(fabric: Fabric, path: Path) -> Path:
+    """Write the counters of every QP and of its paths, a line each."""
+    with path.open("w", encoding="utf-8") as file:
+        for name, node in fabric.nics.items():
+            for qp in node.nic.queue_pairs():
+                file.write(json.dumps(qp_counters.record(name, qp)) + "\n")
+    return path

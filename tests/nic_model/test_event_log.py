@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nic_model import qp_counters
 from nic_model.event_log import EventLog, EventLogError, read, record, schema
 from nic_model.events import (
     EVENT_NAMES,
@@ -25,6 +26,8 @@ from nic_model.events import (
     TimerEvent,
     WindowEvent,
 )
+from nic_model.packet import Frame, parse
+from tests.nic_model.back_to_back import BackToBack
 
 EVENTS: list[Event] = [
     EvEvent(1, 16, 2, 0x4000_0000, EvState.GOOD, EvState.ASSUMED_BAD, "ACK timer", 3),
@@ -84,3 +87,30 @@ def test_a_line_that_is_no_event_is_told_with_its_place(tmp_path: Path, line: st
     next(events)
     with pytest.raises(EventLogError, match=r"log\.jsonl:2: not an event: "):
         next(events)
+
+
+def test_a_qps_counters_are_those_of_its_packets() -> None:
+    lost: list[int] = []
+
+    def lose_one(sender: int, _plane: int, frame: Frame, _now: int) -> int | None:
+        if not sender and not lost and frame[1]:
+            lost.append(parse(frame).envelope.ev)
+            return None
+        return 2_000
+
+    pair = BackToBack(lose_one)
+    source, target = pair.region(0, 100 * 4096), pair.region(1, 100 * 4096)
+    pair.write(source, target)
+    pair.run()
+    mine, other = (qp_counters.record(f"nic{side}", pair.sides[side].qp.core) for side in (0, 1))
+    assert json.loads(json.dumps(mine)) == mine
+    assert (mine["nic"], mine["qpn"], mine["state"]) == ("nic0", 16, "RTS")
+    assert (mine["sent"]["packets"], mine["sent"]["retransmissions"], mine["sent"]["payload_bytes"]) == (
+        101,
+        1,
+        409_600,
+    )
+    assert sum(mine["sent"]["losses"].values()) == 1
+    assert sum(path["packets"] for path in mine["paths"]) == 101
+    assert [path["ev"] for path in mine["paths"] if path["losses"]] == lost
+    assert (other["received"]["packets"], other["received"]["payload_bytes"]) == (100, 409_600)
