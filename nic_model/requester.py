@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import chain
 
@@ -38,6 +37,7 @@ from nic_model.headers import (
 )
 from nic_model.packet import Frame, Wire, build_control, build_data, nominal_data_size
 from nic_model.retry import TIMEOUT_UNIT, RetryTimes
+from nic_model.send_records import NOT_OUTSTANDING, Message, RequesterCounters, RttRange, Sent
 from nic_model.sequence import unwrap
 from nic_model.spray import Spray
 from nic_model.verbs import MPR_UNIT, SendWR, WCStatus, WROpcode
@@ -54,7 +54,6 @@ SILENT_WAITS = 2
 BITMAP_BITS = 64
 """Of a SACK (OCP MRC)."""
 
-NOT_OUTSTANDING = -1
 ECT0 = int(Ecn.ECT0)
 SKIP_ONCE, ALWAYS_SKIP = int(SackMark.SKIP_ONCE), int(SackMark.ALWAYS_SKIP)
 _WRITE_OPCODES = ((Opcode.WRITE_MIDDLE, Opcode.WRITE_FIRST), (Opcode.WRITE_LAST, Opcode.WRITE_ONLY))
@@ -63,74 +62,6 @@ _OPCODES = (_WRITE_OPCODES, _IMM_OPCODES)
 """By: does the message bring an immediate, is the packet its last, is it its first?"""
 
 NAK_STATUS = {1: WCStatus.REM_INV_REQ_ERR, 2: WCStatus.REM_ACCESS_ERR, 3: WCStatus.REM_OP_ERR}
-
-
-@dataclass(slots=True, eq=False)
-class Message:
-    """One work request on its way. PSNs are unwrapped; they are known once it has begun."""
-
-    wr: SendWR
-    payload: memoryview
-    msn: int
-    rqmsn: int
-    with_imm: bool
-    packets: int
-    first_psn: int = -1
-    last_psn: int = -1
-    sent: int = 0
-
-    @property
-    def begun(self) -> bool:
-        return self.first_psn >= 0
-
-
-@dataclass(slots=True, eq=False)
-class Sent:
-    """The send record of one PSN: what its newest transmission was."""
-
-    psn: int
-    message: Message
-    offset: int
-    size: int
-    ev: Ev
-    order: int
-    """Which of the QP's transmissions it was; NOT_OUTSTANDING when it was acknowledged or is taken for lost."""
-    sent_at: int
-    transmissions: int = 1
-    ack_req: bool = False
-    lost: bool = False
-
-
-@dataclass(slots=True)
-class RequesterCounters:
-    """Packets and bytes of one QP's sending half. `losses` is by LossReason."""
-
-    packets: int = 0
-    payload_bytes: int = 0
-    retransmissions: int = 0
-    sacks: int = 0
-    nacks: int = 0
-    marks: int = 0
-    probes: int = 0
-    timeouts: int = 0
-    unexpected: int = 0
-
-
-class RttRange:
-    """The smallest and the largest round-trip time of late, in ns, over all paths.
-
-    The minimum is kept; the maximum sinks by 1/64 of its distance to each smaller sample. 0 before any sample.
-    """
-
-    def __init__(self) -> None:
-        self.smallest = 0
-        self.largest = 0
-
-    def add(self, rtt: int) -> None:
-        """One unambiguous sample."""
-        if rtt < self.smallest or not self.smallest:
-            self.smallest = rtt
-        self.largest = rtt if rtt > self.largest else self.largest - (self.largest - rtt) // 64
 
 
 class Requester:
