@@ -35,19 +35,13 @@ from nic_model.headers import (
     Opcode,
     SackMark,
 )
+from nic_model.lateness import Lateness
 from nic_model.packet import Frame, Wire, build_control, build_data, nominal_data_size
 from nic_model.retry import TIMEOUT_UNIT, RetryTimes
-from nic_model.send_records import NOT_OUTSTANDING, Message, RequesterCounters, RttRange, Sent
+from nic_model.send_records import NOT_OUTSTANDING, Message, RequesterCounters, Sent
 from nic_model.sequence import unwrap
 from nic_model.spray import Spray
 from nic_model.verbs import MPR_UNIT, SendWR, WCStatus, WROpcode
-
-QUEUE_GROWTH = 7
-"""A queue grows by at most this much delay per time: eight senders on one link fill it so fast."""
-KNOWN_PATH_RTTS = 2
-"""No path that has brought something takes longer than this many of the largest round trips."""
-UNKNOWN_PATH_RTTS = 4
-"""Nor one that has brought nothing yet than this many."""
 
 SILENT_WAITS = 2
 """More ACK timers in a row than this many, and every path is asked whether it works."""
@@ -72,12 +66,11 @@ class Requester:
 
     # An object of more than 30 attributes is slow without slots.
     __slots__ = (
-        "_ask_paths", "_bitmap", "_bitmap_base", "_cack", "_complete", "_dest_qpn", "_dscp", "_due", "_fail",
-        "_flight", "_full_packet", "_late_tolerance", "_log", "_log_window", "_lost", "_max_wimm", "_may_follow",
-        "_mpr", "_msn", "_mtu", "_newest_acked", "_next_psn", "_order", "_overdue", "_port_down_at", "_probe",
-        "_probe_id", "_probed_at", "_probing", "_proven", "_qpn", "_records", "_rqmsn", "_rtt", "_times",
-        "_unfinished", "_unsent", "_wimm_begun", "_wimm_finished", "_window", "_wire", "counters", "deadline", "evs",
-        "in_flight", "losses",
+        "_ask_paths", "_bitmap", "_bitmap_base", "_cack", "_complete", "_dest_qpn", "_dscp", "_fail", "_full_packet",
+        "_lateness", "_log", "_log_window", "_lost", "_max_wimm", "_may_follow", "_mpr", "_msn", "_mtu", "_next_psn",
+        "_order", "_overdue", "_port_down_at", "_probe", "_probe_id", "_probed_at", "_probing", "_proven", "_qpn",
+        "_records", "_rqmsn", "_times", "_unfinished", "_unsent", "_wimm_begun", "_wimm_finished", "_window", "_wire",
+        "counters", "deadline", "evs", "in_flight", "losses",
     )  # fmt: skip
 
     def __init__(
@@ -117,7 +110,7 @@ class Requester:
         self._mpr = mpr
         self._max_wimm = max_wimm
         self._times = RetryTimes(TIMEOUT_UNIT << timeout, linear_cnt, exp_cnt)
-        self._late_tolerance = late_tolerance
+        self._lateness = Lateness(late_tolerance)
         self._window = window
         self._wire = wire
         self._complete = complete
@@ -138,12 +131,9 @@ class Requester:
         self._wimm_finished = 0
 
         self._records: dict[int, Sent] = {}  # by PSN, in PSN order: everything that is not acknowledged
-        self._flight: deque[tuple[int, Sent]] = deque()  # (order, record) of transmissions too young to be late
-        self._due: list[tuple[int, int, Sent]] = []  # heap of (when to look whether it is late, order, record)
         self._lost: list[int] = []  # heap of PSNs to send again
         self._order = 0
         self._bitmap_base = self._bitmap = 0  # of the newest SACK
-        self._newest_acked = 0  # when the newest acknowledged transmission was sent
         self._probe_id = 0
         self._probing = False  # a probe has not been answered yet
         self._may_follow = False  # may another packet follow the one that was sent last?
@@ -151,7 +141,6 @@ class Requester:
         self._proven: Ev | None = None  # the path that it takes: amid silence, this one was heard to work
         self._probe: tuple[Ev, PETH] | None = None  # to be sent next
         self._probed_at = 0  # when the newest probe was made
-        self._rtt = RttRange()
         self._port_down_at: dict[int, int] = {}
 
     # ---- sending -------------------------------------------------------------------------------------
@@ -280,7 +269,7 @@ class Requester:
         while path and path[0][1].order != path[0][0]:
             path.popleft()  # nothing on this path may ever be acknowledged and do that
         path.append(transmission)
-        self._flight.append(transmission)
+        self._lateness.young.append(transmission)
         self.counters.packets += 1
         if self.deadline is None:
             self._restart_timer(record.sent_at)
@@ -349,8 +338,8 @@ class Requester:
         if trigger is None or state.tx_timestamp != self._wire.timestamp(trigger.sent_at):
             return None
         rtt = now - trigger.sent_at
-        self._rtt.add(rtt)
-        self._newest_acked = max(self._newest_acked, trigger.sent_at)
+        self._lateness.rtt.add(rtt)
+        self._lateness.newest_acked = max(self._lateness.newest_acked, trigger.sent_at)
         return rtt
 
     def _feed_congestion_control(self, newly: int, rtt: int | None, sack: SETH, state: CCState, now: int) -> None:
@@ -400,6 +389,7 @@ class Requester:
         """These have arrived. Returns how many bytes of that are news, and (order, path) of the transmissions that
         brought them, where it is known which one did."""
         records = self._records
+        newest = self._lateness.newest_acked
         newly = left_flight = 0
         arrived = []
         for psn in psns:
@@ -412,12 +402,13 @@ class Requester:
             if record.transmissions == 1:
                 ev, sent_at = record.ev, record.sent_at
                 arrived.append((record.order, ev))
-                if sent_at > self._newest_acked:
-                    self._newest_acked = sent_at
+                if sent_at > newest:
+                    newest = sent_at
                 if sent_at >= ev.rtt_sent_at:
                     ev.rtt_sent_at = sent_at
                     ev.rtt = now - sent_at
             record.order = NOT_OUTSTANDING
+        self._lateness.newest_acked = newest
         self._left_flight(left_flight)
         return newly, arrived
 
@@ -487,25 +478,9 @@ class Requester:
                     self._declare_lost(earlier, LossReason.OVERTAKEN, now)
 
     def _find_late(self, cack: int, base: int, now: int) -> None:
-        """Between paths, only time tells: what should have come by now, and what was sent after it has."""
-        due, flight = self._due, self._flight
-        expected_by = now - self._rtt.smallest - self._tolerance()
-        while flight:
-            order, record = flight[0]
-            if record.order == order:
-                if record.sent_at > expected_by:
-                    break
-                heappush(due, (record.sent_at + (record.ev.rtt or self._rtt.largest), order, record))
-            flight.popleft()
-        while due and due[0][0] <= now:
-            _, order, record = heappop(due)
-            if record.order != order:
-                continue  # it was acknowledged, or sent again
-            if self._is_late(record, now):
-                blame = self._known_missing(record.psn, cack, base)
-                self._declare_lost(record, LossReason.LATE, now, blame=blame)
-            else:
-                heappush(due, (now + self._tolerance() + 1, order, record))
+        for record in self._lateness.late(now):
+            blame = self._known_missing(record.psn, cack, base)
+            self._declare_lost(record, LossReason.LATE, now, blame=blame)
 
     def _find_missing(self, cack: int, base: int, now: int) -> None:
         """A probe was answered: what is missing, and was sent long before the probe, is lost. A probe may overtake what
@@ -514,26 +489,6 @@ class Requester:
         for record in list(self._records.values()):
             if not record.lost and record.sent_at <= sent_by and self._known_missing(record.psn, cack, base):
                 self._declare_lost(record, LossReason.PROBE, now)
-
-    def _is_late(self, record: Sent, now: int) -> bool:
-        """Would the packet have been reported by now if it had arrived?
-
-        Its path's newest round trip says how long it takes, plus what the queues on the way can have grown since that
-        packet was sent, plus a quarter round trip of tolerance (as RACK has it, RFC 8985 7.2), or `late_tolerance` if
-        that is more.
-        """
-        if record.sent_at >= self._newest_acked:
-            return False  # all of the fabric, or the peer, may have become slow
-        ev, rtt = record.ev, self._rtt
-        if ev.rtt is None:
-            longest = UNKNOWN_PATH_RTTS * rtt.largest
-        else:
-            grown = QUEUE_GROWTH * max(0, record.sent_at - ev.rtt_sent_at)
-            longest = min(ev.rtt + grown, KNOWN_PATH_RTTS * rtt.largest)
-        return now > record.sent_at + longest + self._tolerance()
-
-    def _tolerance(self) -> int:
-        return max(self._rtt.smallest // 4, self._late_tolerance)
 
     @staticmethod
     def _known_missing(psn: int, cack: int, base: int) -> bool:
@@ -584,8 +539,7 @@ class Requester:
             self.deadline = now + self._times.next_wait()
         else:
             self.deadline = None
-            self._flight.clear()
-            self._due.clear()
+            self._lateness.forget()
 
     def on_timer(self, planes_up: int, now: int) -> None:
         """The backstop: send the oldest missing packet again, or ask with a probe if none is missing.
@@ -661,8 +615,7 @@ class Requester:
         self._unfinished.clear()
         self._unsent.clear()
         self._records.clear()
-        self._flight.clear()
-        self._due.clear()
+        self._lateness.forget()
         for ev in self.evs:
             ev.sent.clear()
         self._lost.clear()

@@ -182,7 +182,7 @@ def test_one_working_path_is_enough(
     assert requester is not None and responder is not None
     assert requester.in_flight == 0 and requester.deadline is None
     # Nothing is kept of what is done.
-    assert not requester._records and not requester._due and not requester._flight
+    assert not requester._records and not requester._lateness._due and not requester._lateness.young
     assert not responder._messages and not responder._arrived
 
 

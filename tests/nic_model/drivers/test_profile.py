@@ -76,4 +76,4 @@ def test_timestamps_go_out_in_ticks_of_1_us_and_match_when_they_come_back() -> N
     sent_at, _, _, frame = pair.wire_log[0]
     data = parse(frame)
     assert (data.opcode, data.tsr, data.tx_timestamp) == (Opcode.WRITE_ONLY, 1, sent_at // 1000 & 0xFFFF)
-    assert requester._rtt.smallest == pytest.approx(20_000_000, rel=0.01)
+    assert requester._lateness.rtt.smallest == pytest.approx(20_000_000, rel=0.01)
