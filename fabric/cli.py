@@ -24,6 +24,7 @@ from fabric.nodes import CPU_PORT
 from fabric.run import Run
 from nic_model.cli import nic_app
 from nic_model.event_log import EventLog
+from switch_model.cli import switch_app
 from switch_model.device import Device
 from switch_model.server import P4RuntimeServer
 
@@ -39,6 +40,7 @@ app.add_typer(topo_app, name="topo")
 app.add_typer(routes_app, name="routes")
 app.add_typer(nic_app, name="nic")
 app.add_typer(events_app, name="events")
+app.add_typer(switch_app)
 
 
 @app.command()
