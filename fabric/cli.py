@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections import defaultdict
 from contextlib import nullcontext
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -18,6 +20,7 @@ from controller.cli import routes_app, topo_app
 from controller.topology import Topology
 from controller.yaml_file import FileError
 from fabric import terminal
+from fabric.compose import DEFAULT_SUBNET, PROJECT, compose_file
 from fabric.control import ControlError
 from fabric.events_cli import events_app
 from fabric.nodes import CPU_PORT
@@ -110,6 +113,34 @@ def up(
         asyncio.run(_serve(topo))
     except (OSError, RuntimeError) as error:
         _fail(f"{file}: {error}", FAILED)
+
+
+@app.command("compose")
+def compose(
+    file: Annotated[Path, typer.Argument(metavar="TOPOLOGY", help="The topology file.", show_default=False)],
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Else to stdout.")] = None,
+    subnet: Annotated[str, typer.Option(metavar="NETWORK", help="For the containers' networks.")] = str(DEFAULT_SUBNET),
+) -> None:
+    """Make a compose file: a container for each switch and NIC, a network for each link, and a controller.
+
+    Example: mrcfab compose fabric.yaml -o docker-compose.yml
+    """
+    place = (output.parent if output is not None else Path()).resolve()
+    try:
+        topo = Topology.load(file)
+        text = compose_file(topo, _seen_from(place, file), _seen_from(place, PROJECT), IPv4Network(subnet))
+        if output is None:
+            typer.echo(text, nl=False)
+        else:
+            output.write_text(text, encoding="utf-8")
+    except (FileError, ValueError) as error:
+        _fail(str(error), BAD_INPUT)
+    except OSError as error:
+        _fail(f"{error.filename}: {error.strerror}", BAD_INPUT)
+
+
+def _seen_from(place: Path, path: Path) -> Path:
+    return Path(os.path.relpath(path.resolve(), place))
 
 
 async def _serve(topo: Topology) -> None:
