@@ -77,7 +77,7 @@ def check_machine(grpc: str) -> None:
         try:
             socket.create_server((host, port)).close()
         except OSError as error:
-            raise StartError(f"can't listen on {host}:{port}: {error.strerror}") from None
+            raise StartError(f"can't listen on {host}:{port}: {os.strerror(error.errno)}") from None
 
 
 def host_port(address: str) -> tuple[str, int]:

@@ -28,6 +28,8 @@ PEER = f"{SERVER}:4790"
 T1 = "p0t1-1"
 AS_PLANNED = "8 switches as planned, 0 not\n"
 EVENT_TIMEOUT = 30.0
+HEADERS = 14 + 40
+"""Bytes of Ethernet and outer IPv6, which the IPv6 payload length does not count."""
 PACKETS = Path(__file__).with_name("packets.py").read_text(encoding="utf-8")
 
 
@@ -124,7 +126,7 @@ def test_what_is_too_much_for_a_queue_is_trimmed_and_nothing_is_lost(fabric: Com
     came = exchange(fabric, 0, [sent] * burst, gap)
     trimmed = Ether(bytes(expected))
     trimmed[IPv6].tc = dscp.trimmed << 2
-    trimmed[IPv6].plen = fabric.topo.model.trim_size - LENGTH_FROM
+    trimmed[IPv6].plen = fabric.topo.model.trim_size - HEADERS
     kinds = Counter(came)
     assert set(kinds) == {bytes(expected), bytes(trimmed)[: fabric.topo.model.trim_size]}
     assert kinds.total() == burst

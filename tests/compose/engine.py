@@ -1,7 +1,7 @@
 """A Docker engine with the compose plugin: the one that runs here, or one of the test's own.
 
-An own engine lives in a network namespace of its own, so that its bridges and firewall rules end with it, and keeps
-everything in a temporary folder. Its base image is made by debootstrap, with the wheels of the packages that
+An own engine lives in namespaces of its own, so that its bridges, firewall rules and files (in memory, about 2 GB) end
+with it. Its base image is made by debootstrap, with the wheels of the packages that
 `make setup` installs, because no registry that serves images may be reachable.
 """
 
@@ -28,6 +28,7 @@ BASE_SUITES = {(3, 11): "bookworm", (3, 13): "trixie"}
 """The Debian whose Python is that of the wheels, which are made for the one that runs this."""
 BASE_IMAGE = "mrcfab-base"
 DEFAULT_BASE = "python:3.11-slim-bookworm"
+_START = 'ip link set lo up && mount -t tmpfs tmpfs "$0" && exec dockerd "$@"'
 _WHEELS = "/var/lib/mrcfab/wheels"
 START_TIMEOUT = 60.0
 STEP_TIMEOUT = 500.0
@@ -107,19 +108,21 @@ class Engine:
         return shutil.which("docker") is not None and not self._run(["docker", "version"]).returncode
 
     def _start(self) -> None:
-        missing = [name for name in ("docker", "dockerd", "debootstrap", "unshare") if shutil.which(name) is None]
+        missing = [name for name in ("docker", "dockerd", "ip", "unshare") if shutil.which(name) is None]
         if missing:
             raise NoEngineError(f"no engine runs here, and {', '.join(missing)} is not installed to start one")
         if os.geteuid():
             raise NoEngineError("no engine runs here, and only root can start one")
         self._folder = Path(tempfile.mkdtemp(prefix="mrcfab-engine-"))
         socket = f"unix://{self._folder}/socket"
-        options = ["--data-root", f"{self._folder}/data", "--exec-root", f"{self._folder}/exec", "--host", socket]
-        options += ["--pidfile", f"{self._folder}/pid"]
+        files = self._folder / "files"
+        files.mkdir()
+        options = ["--data-root", f"{files}/data", "--exec-root", f"{files}/exec", "--pidfile", f"{files}/pid"]
+        options += ["--host", socket]
         log = self._folder / "log"
         with log.open("wb") as output:
             self._daemon = subprocess.Popen(
-                ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec dockerd "$@"', "sh", *options],
+                ["unshare", "--net", "--mount", "sh", "-c", _START, str(files), *options],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
