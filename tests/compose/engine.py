@@ -7,6 +7,7 @@ with it. Its base image is made by debootstrap, with the wheels of the packages 
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
 PROJECT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "mrcfab"
@@ -29,7 +31,7 @@ BASE_SUITES = {(3, 11): "bookworm", (3, 13): "trixie"}
 BASE_IMAGE = "mrcfab-base"
 DEFAULT_BASE = "python:3.11-slim-bookworm"
 _START = 'ip link set lo up && mount -t tmpfs tmpfs "$0" && exec dockerd "$@"'
-_WHEELS = "/var/lib/mrcfab/wheels"
+_WHEELS = Path("/var/lib/mrcfab/wheels")
 START_TIMEOUT = 60.0
 STEP_TIMEOUT = 500.0
 
@@ -44,6 +46,8 @@ class Engine:
     def __init__(self) -> None:
         self.base = DEFAULT_BASE
         """What images are built on."""
+        self.archive: Path | None = None
+        """The root of a Debian, where the base had to be made of one."""
         self._environment = dict(os.environ)
         self._folder: Path | None = None
         self._daemon: subprocess.Popen[bytes] | None = None
@@ -171,19 +175,32 @@ class Engine:
             raise NoEngineError(f"{self.base} can't be pulled, and no Debian has Python {sys.version.split()[0]}")
         if os.geteuid() or shutil.which("debootstrap") is None:
             raise NoEngineError(f"{self.base} can't be pulled, and without root and debootstrap none can be made")
-        archive = CACHE / f"base-{suite}.tar"
-        if not archive.exists():
-            _debootstrap(suite, archive)
+        self.archive = CACHE / f"base-{suite}.tar"
+        if not self.archive.exists():
+            _debootstrap(suite, self.archive)
+        with tempfile.TemporaryDirectory() as folder:
+            configuration = Path(folder) / "pip.conf"
+            configuration.write_text(f"[global]\nno-index = true\nfind-links = {_WHEELS}\n")
+            files = {_WHEELS / wheel.name: wheel for wheel in _make_wheels(Path(folder) / "wheels")}
+            self.import_base(BASE_IMAGE, {Path("/etc/pip.conf"): configuration, **files})
+        return BASE_IMAGE
+
+    def import_base(self, name: str, files: Mapping[Path, Path], change: str = "") -> None:
+        """An image of the Debian base and more files, by their places in it; what the base has stays as it is.
+
+        `change` is a line of a Dockerfile. Raises NoEngineError.
+        """
+        assert self.archive is not None
         with tempfile.TemporaryDirectory() as folder:
             combined = Path(folder) / "base.tar"
-            shutil.copy(archive, combined)
-            (Path(folder) / "pip.conf").write_text(f"[global]\nno-index = true\nfind-links = {_WHEELS}\n")
+            shutil.copy(self.archive, combined)
             with tarfile.open(combined, "a") as base:
-                base.add(Path(folder) / "pip.conf", "./etc/pip.conf")
-                for wheel in _make_wheels(Path(folder) / "wheels"):
-                    base.add(wheel, f".{_WHEELS}/{wheel.name}")
-            _check(self._run(["docker", "import", str(combined), f"{BASE_IMAGE}:{suite}"]))
-        return f"{BASE_IMAGE}:{suite}"
+                present = set(base.getnames())
+                for place, file in files.items():
+                    if f".{place}" not in present:
+                        base.addfile(*_member(f".{place}", file))
+            changes = ["--change", change] if change else []
+            _check(self._run(["docker", "import", *changes, str(combined), name]))
 
 
 def _debian_file(package: str, path: str, folder: Path) -> Path:
@@ -238,6 +255,14 @@ def _make_wheels(folder: Path) -> list[Path]:
     if done.returncode:
         raise NoEngineError(f"no wheels for the image: {done.stderr.strip().splitlines()[-1]}")
     return sorted(folder.glob("*.whl"))
+
+
+def _member(name: str, file: Path) -> tuple[tarfile.TarInfo, BinaryIO]:
+    """A regular file for an archive, whatever links lead to it."""
+    member = tarfile.TarInfo(name)
+    status = file.stat()
+    member.size, member.mode = status.st_size, status.st_mode & 0o777
+    return member, io.BytesIO(file.read_bytes())
 
 
 def _check(done: subprocess.CompletedProcess[str]) -> None:
