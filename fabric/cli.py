@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
 from collections import defaultdict
 from contextlib import nullcontext
+from dataclasses import asdict
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -23,6 +25,7 @@ from fabric import terminal
 from fabric.compose import DEFAULT_SUBNET, PROJECT, compose_file
 from fabric.control import ControlError
 from fabric.events_cli import events_app
+from fabric.doctor import examine
 from fabric.nodes import CPU_PORT
 from fabric.run import Run
 from nic_model.cli import nic_app
@@ -137,6 +140,26 @@ def compose(
         _fail(str(error), BAD_INPUT)
     except OSError as error:
         _fail(f"{error.filename}: {error.strerror}", BAD_INPUT)
+
+
+@app.command("doctor")
+def doctor(
+    subnet: Annotated[str, typer.Option(metavar="NETWORK", help="Of the compose file.")] = str(DEFAULT_SUBNET),
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Check whether this machine can run the fabric in containers; exit code 1 if it can't.
+
+    Example: mrcfab doctor
+    """
+    try:
+        network = IPv4Network(subnet)
+    except ValueError as error:
+        _fail(str(error), BAD_INPUT)
+    findings = []
+    for finding in examine(network):
+        findings.append(finding)
+        typer.echo(json.dumps(asdict(finding)) if as_json else f"{finding.verdict:5}{finding.text}")
+    raise typer.Exit(FAILED if any(finding.verdict == "bad" for finding in findings) else 0)
 
 
 def _seen_from(place: Path, path: Path) -> Path:

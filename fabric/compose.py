@@ -4,9 +4,8 @@ Every link is a bridge network of its own with a small subnet, and a node finds 
 subnet, because engines promise no order of interfaces. The subnets are the engine's business only: the fabric's
 packets have the addresses of the topology, which no kernel carries.
 
-Link networks are IPv6 networks and not `internal`, or the engine's firewall would drop the fabric's packets on their
-way through the bridge (where br_netfilter is loaded): Docker 27 and newer drop forwarded IPv6 except on bridges of
-IPv6 networks, and drop what has no address of the subnet on internal ones.
+Link networks are IPv6 networks, or the engine's firewall would drop the fabric's packets on their way through the
+bridge where br_netfilter is loaded: Docker 27 and newer drop forwarded IPv6, but for bridges of IPv6 networks.
 """
 
 from __future__ import annotations
@@ -30,6 +29,8 @@ IPV6_SUBNETS = IPv6Network("fd6d:7263:6c6b::/48")
 MTU = 9000
 """Bytes of an IP packet on the links; a WRITE with a path MTU of 4096 needs 4224."""
 NIC_CONTROL_PORT = 4790
+BMV2_IMAGE = "p4lang/behavioral-model"
+"""Where `simple_switch_grpc` comes from, unless the environment names another image."""
 QUEUE_RATE = 1000
 """Packets/s of a switch's data queue."""
 PACE = 1000
@@ -97,9 +98,11 @@ def compose_file(topo: Topology, topology: Path, root: Path, subnet: IPv4Network
     networks = Networks(topo, subnet)
     values = {
         "source": topology,
+        "bmv2_image": BMV2_IMAGE,
         "queue_rate": QUEUE_RATE,
         "pace": PACE,
         "nic_port": NIC_CONTROL_PORT,
+        "nic_port_hex": f"{NIC_CONTROL_PORT:04X}",
         "mtu": MTU,
         "root": root,
         "depends": _lines(f"      {switch.name}: {{condition: service_healthy}}" for switch in topo.switches()),

@@ -6,6 +6,7 @@ Not part of `make test`: it needs a Docker engine, and minutes. The tests share 
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -49,6 +50,11 @@ def fabric(request: pytest.FixtureRequest, engine: Engine) -> Iterator[ComposeFa
         pytest.skip("no image with BMv2: p4lang/behavioral-model can't be pulled, simple_switch_grpc is not installed")
     with ComposeFabric(engine, image) as fabric:
         yield fabric
+
+
+def test_the_doctor_finds_nothing_wrong(engine: Engine) -> None:
+    done = engine.run([sys.executable, "-c", "from fabric.cli import main; main()", "doctor"])
+    assert done.returncode == 0, done.stdout
 
 
 def wait_until(what: str, condition: Callable[[], bool]) -> None:

@@ -56,7 +56,7 @@ class Engine:
         try:
             if not self._answers():
                 self._start()
-            if self._run(["docker", "compose", "version"]).returncode:
+            if self.run(["docker", "compose", "version"]).returncode:
                 self._add_compose()
             if not self._has(self.base):
                 self.base = self._make_base()
@@ -74,7 +74,7 @@ class Engine:
         self, *arguments: str, environment: Mapping[str, str] | None = None, stdin: str | None = None
     ) -> subprocess.CompletedProcess[str]:
         """A docker command to its end, whatever that is."""
-        return self._run(["docker", *arguments], environment, stdin)
+        return self.run(["docker", *arguments], environment, stdin)
 
     def start(self, *arguments: str, environment: Mapping[str, str]) -> subprocess.Popen[str]:
         """A docker command that goes on, with pipes for its output."""
@@ -92,9 +92,10 @@ class Engine:
         """Whether an image is here, or could be pulled."""
         return self._has(name)
 
-    def _run(
+    def run(
         self, command: Sequence[str], environment: Mapping[str, str] | None = None, stdin: str | None = None
     ) -> subprocess.CompletedProcess[str]:
+        """Any command to its end, with the environment in which docker finds this engine."""
         return subprocess.run(
             command,
             check=False,
@@ -109,7 +110,7 @@ class Engine:
     # ---- the daemon ----------------------------------------------------------------------------------
 
     def _answers(self) -> bool:
-        return shutil.which("docker") is not None and not self._run(["docker", "version"]).returncode
+        return shutil.which("docker") is not None and not self.run(["docker", "version"]).returncode
 
     def _start(self) -> None:
         missing = [name for name in ("docker", "dockerd", "ip", "unshare") if shutil.which(name) is None]
@@ -159,15 +160,15 @@ class Engine:
                 shutil.copy(found, plugin.with_suffix(".new"))
             plugin.with_suffix(".new").rename(plugin)
         self._environment["DOCKER_CONFIG"] = str(configuration)
-        version = self._run(["docker", "compose", "version"])
+        version = self.run(["docker", "compose", "version"])
         if version.returncode:
             raise NoEngineError(f"no compose plugin: {version.stderr.strip().splitlines()[0]}")
 
     def _has(self, image: str) -> bool:
-        if not self._run(["docker", "image", "inspect", image]).returncode:
+        if not self.run(["docker", "image", "inspect", image]).returncode:
             return True
         own = self._daemon is not None  # its namespace leads nowhere
-        return not own and not self._run(["docker", "pull", "--quiet", image]).returncode
+        return not own and not self.run(["docker", "pull", "--quiet", image]).returncode
 
     def _make_base(self) -> str:
         suite = BASE_SUITES.get(sys.version_info[:2])
@@ -200,7 +201,7 @@ class Engine:
                     if f".{place}" not in present:
                         base.addfile(*_member(f".{place}", file))
             changes = ["--change", change] if change else []
-            _check(self._run(["docker", "import", *changes, str(combined), name]))
+            _check(self.run(["docker", "import", *changes, str(combined), name]))
 
 
 def _debian_file(package: str, path: str, folder: Path) -> Path:

@@ -82,7 +82,6 @@ def test_no_two_subnets_overlap_and_links_carry_ipv6_frames_of_any_address(conte
     subnets = [ip_network(one["subnet"]) for network in networks.values() for one in network["ipam"]["config"]]
     assert not any(one.overlaps(other) for one, other in combinations(subnets, 2) if one.version == other.version)
     for name, network in networks.items():
-        assert "internal" not in network
         if name != "control":
             assert network["enable_ipv6"] is True
             assert int(network["driver_opts"]["com.docker.network.driver.mtu"]) >= 4224
