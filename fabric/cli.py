@@ -24,8 +24,8 @@ from controller.yaml_file import FileError
 from fabric import terminal
 from fabric.compose import DEFAULT_SUBNET, PROJECT, compose_file
 from fabric.control import ControlError
-from fabric.events_cli import events_app
 from fabric.doctor import examine
+from fabric.events_cli import events_app
 from fabric.nodes import CPU_PORT
 from fabric.run import Run
 from nic_model.cli import nic_app
