@@ -127,8 +127,8 @@ def test_each_un_hop_shifts_its_usid_and_touches_nothing_else(fabric: ComposeFab
 def test_what_is_too_much_for_a_queue_is_trimmed_and_nothing_is_lost(fabric: ComposeFabric) -> None:
     dscp, limit = fabric.topo.model.dscp, fabric.topo.model.queues.data_packets
     sent, expected = round_trip(fabric, 0, dscp.trimmable, 4000)
-    burst = 3 * limit
-    gap = 1 / (5 * QUEUE_RATE)  # the queue grows by 4 packets in 5
+    burst = 4 * limit
+    gap = 1 / (2 * QUEUE_RATE)  # the queue grows by one packet in two
     came = exchange(fabric, 0, [sent] * burst, gap)
     trimmed = Ether(bytes(expected))
     trimmed[IPv6].tc = dscp.trimmed << 2

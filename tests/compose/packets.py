@@ -1,6 +1,6 @@
 """Runs inside a NIC's container: sends frames out of one port and tells which frames came back to it.
 
-Standard input is JSON: `subnet` of the port's link, `frames` to send in hex, `gap` between two in seconds, `count` of
+Standard input is JSON: `subnet` of the port's link, `frames` to send in hex, `gap` between two in seconds at least, `count` of
 frames to wait for, `timeout` in seconds, `ether_dst` of those that count. Standard output is a JSON list of frames in
 hex, in the order in which they came.
 """
@@ -32,7 +32,7 @@ def main() -> None:
         while len(came) < order["count"] and (now := time.monotonic()) < until:
             if frames and now >= due:
                 port.send(frames.pop(0))
-                due += order["gap"]
+                due = now + order["gap"]  # never less, or a stall would make a burst
             wait = max(0.0, due - now) if frames else until - now
             if select.select([port], [], [], wait)[0]:
                 frame = port.recv(1 << 16)
