@@ -39,7 +39,7 @@ _SPARE_HOSTS = 8
 """Addresses on the control network for the bridge, the controller and what `docker compose run` starts."""
 PROJECT = Path(__file__).parents[1]
 _TEMPLATE = Path(__file__).with_name("compose-template.yaml")
-_PLACEHOLDER = re.compile(r"@([a-z_]+)@")
+_PLACEHOLDER = re.compile(r"@([a-z0-9_]+)@")
 
 
 @dataclass(frozen=True, slots=True)

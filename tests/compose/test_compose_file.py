@@ -41,6 +41,15 @@ def test_the_committed_file_is_current(monkeypatch: pytest.MonkeyPatch) -> None:
     assert make(PRESET) == (0, COMMITTED.read_text())
 
 
+def test_what_can_be_chosen_has_a_default(content: dict[str, Any]) -> None:
+    switch, controller = content["services"]["p0t0-0"], content["services"]["controller"]
+    assert switch["image"] == "${MRCFAB_SWITCH_IMAGE:-p4lang/behavioral-model}"
+    assert switch["environment"] == {"MRCFAB_QUEUE_RATE": "${MRCFAB_QUEUE_RATE:-1000}"}
+    assert content["services"]["nic0"]["environment"]["MRCFAB_PACE"] == "${MRCFAB_PACE:-1000}"
+    assert controller["build"]["args"] == {"BASE": "${MRCFAB_BASE:-python:3.11-slim-bookworm}"}
+    assert not re.search(r"@\w+@", COMMITTED.read_text())
+
+
 def test_there_is_a_service_for_each_node_and_a_network_for_each_link(topo: Topology, content: dict[str, Any]) -> None:
     nodes = [switch.name for switch in topo.switches()] + [nic.name for nic in topo.nics()]
     assert list(content["services"]) == ["controller", *nodes]
