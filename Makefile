@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test bench lint p4 clean
+.PHONY: help setup demo test compose-test bench lint p4 clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -28,6 +28,9 @@ bench: setup ## packets per second of the endpoint and of the embedded switch, a
 	$(BIN)/python bench/endpoint_rate.py
 	$(BIN)/python bench/endpoint_rate.py --profile
 	$(BIN)/python bench/switch_rate.py
+
+compose-test: setup ## docker-compose.yml on a real engine, which it starts itself under root where none runs
+	$(BIN)/pytest -rs tests/compose/check_fabric.py
 
 lint: setup ## ruff and the strict type checker
 	$(BIN)/ruff check .

@@ -37,7 +37,9 @@ R = TypeVar("R")
 topo_app = typer.Typer(help="Topology files: make one, check it, look at it.", no_args_is_help=True)
 routes_app = typer.Typer(help="Static routes: plan them, push them to the switches, verify them.", no_args_is_help=True)
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The topology file.", show_default=False)]
+File = Annotated[
+    Path, typer.Argument(metavar="FILE", envvar="MRCFAB_TOPOLOGY", help="The topology file.", show_default=False)
+]
 P4 = Annotated[Path, typer.Option("--p4", metavar="DIR", help="p4c's output: mrc_switch.json and .p4info.txtpb.")]
 Timeout = Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Time a switch has for each answer.")]
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import signal
 import sys
 from collections import defaultdict
 from contextlib import nullcontext
+from dataclasses import asdict
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -18,12 +22,15 @@ from controller.cli import routes_app, topo_app
 from controller.topology import Topology
 from controller.yaml_file import FileError
 from fabric import counts, terminal
+from fabric.compose import DEFAULT_SUBNET, PROJECT, compose_file
 from fabric.control import ControlError
+from fabric.doctor import examine
 from fabric.events_cli import events_app
 from fabric.nodes import CPU_PORT
 from fabric.run import Run
 from nic_model.cli import nic_app
 from nic_model.event_log import EventLog
+from switch_model.cli import switch_app
 from switch_model.device import Device
 from switch_model.server import P4RuntimeServer
 
@@ -39,6 +46,7 @@ app.add_typer(topo_app, name="topo")
 app.add_typer(routes_app, name="routes")
 app.add_typer(nic_app, name="nic")
 app.add_typer(events_app, name="events")
+app.add_typer(switch_app)
 
 
 @app.command()
@@ -112,6 +120,54 @@ def up(
         asyncio.run(_serve(topo))
     except (OSError, RuntimeError) as error:
         _fail(f"{file}: {error}", FAILED)
+
+
+@app.command("compose")
+def compose(
+    file: Annotated[Path, typer.Argument(metavar="TOPOLOGY", help="The topology file.", show_default=False)],
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Else to stdout.")] = None,
+    subnet: Annotated[str, typer.Option(metavar="NETWORK", help="For the containers' networks.")] = str(DEFAULT_SUBNET),
+) -> None:
+    """Make a compose file: a container for each switch and NIC, a network for each link, and a controller.
+
+    Example: mrcfab compose fabric.yaml -o docker-compose.yml
+    """
+    place = (output.parent if output is not None else Path()).resolve()
+    try:
+        topo = Topology.load(file)
+        text = compose_file(topo, _seen_from(place, file), _seen_from(place, PROJECT), IPv4Network(subnet))
+        if output is None:
+            typer.echo(text, nl=False)
+        else:
+            output.write_text(text, encoding="utf-8")
+    except (FileError, ValueError) as error:
+        _fail(str(error), BAD_INPUT)
+    except OSError as error:
+        _fail(f"{error.filename}: {error.strerror}", BAD_INPUT)
+
+
+@app.command("doctor")
+def doctor(
+    subnet: Annotated[str, typer.Option(metavar="NETWORK", help="Of the compose file.")] = str(DEFAULT_SUBNET),
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Check whether this machine can run the fabric in containers; exit code 1 if it can't.
+
+    Example: mrcfab doctor
+    """
+    try:
+        network = IPv4Network(subnet)
+    except ValueError as error:
+        _fail(str(error), BAD_INPUT)
+    findings = []
+    for finding in examine(network):
+        findings.append(finding)
+        typer.echo(json.dumps(asdict(finding)) if as_json else f"{finding.verdict:5}{finding.text}")
+    raise typer.Exit(FAILED if any(finding.verdict == "bad" for finding in findings) else 0)
+
+
+def _seen_from(place: Path, path: Path) -> Path:
+    return Path(os.path.relpath(path.resolve(), place))
 
 
 async def _serve(topo: Topology) -> None:

@@ -46,21 +46,34 @@ T = TypeVar("T")
 nic_app = typer.Typer(help="A NIC on real interfaces: serve memory, write to it, probe paths.", no_args_is_help=True)
 
 Paths = Annotated[
-    Path, typer.Option("--paths", metavar="FILE", help="The path file of the NIC's row.", show_default=False)
+    Path,
+    typer.Option(
+        "--paths", metavar="FILE", envvar="MRCFAB_PATHS", help="The path file of the NIC's row.", show_default=False
+    ),
 ]
-Name = Annotated[str, typer.Option("--name", metavar="NIC", help="Its name there.", show_default=False)]
+Name = Annotated[
+    str, typer.Option("--name", metavar="NIC", envvar="MRCFAB_NIC", help="Its name there.", show_default=False)
+]
 Ports = Annotated[
     list[str] | None,
     typer.Option(
         "--port",
         metavar="PLANE=INTERFACE",
-        help="Where a port is: an interface's name, MAC address or IP address. Else the one with the port's MAC.",
+        envvar="MRCFAB_PORTS",
+        help="Where a port is: an interface's name, MAC, IP address or subnet. Else the one with the port's MAC.",
     ),
 ]
 ProfileName = Annotated[str, typer.Option("--profile", metavar="NAME", help=f"One of: {', '.join(PROFILES)}.")]
 Pace = Annotated[
     int | None,
-    typer.Option("--pace", min=1, max=10**7, metavar="PACKETS/S", help="Of each port, instead of the profile's."),
+    typer.Option(
+        "--pace",
+        min=1,
+        max=10**7,
+        metavar="PACKETS/S",
+        envvar="MRCFAB_PACE",
+        help="Of each port, instead of the profile's.",
+    ),
 ]
 PathMtu = Annotated[int, typer.Option("--path-mtu", metavar="BYTES", help="Payload of a packet: 256 to 4096.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]

@@ -7,7 +7,7 @@ import fcntl
 import socket
 import struct
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 _SIOCGIFFLAGS = 0x8913
@@ -74,7 +74,8 @@ class Interface:
 
 
 def find(wanted: str) -> Interface:
-    """The interface of this name, MAC address or IP address. Raises InterfaceError."""
+    """The interface of this name, MAC address or IP address, or with an address in this subnet. Raises
+    InterfaceError."""
     there = [Interface(name) for _, name in socket.if_nameindex()]
     matching = [interface for interface in there if _matches(interface, wanted)]
     if len(matching) == 1:
@@ -90,7 +91,8 @@ def _matches(interface: Interface, wanted: str) -> bool:
     try:
         if interface.mac.hex(":") == wanted.lower():
             return True
-        return str(ip_address(wanted)) in interface.addresses
+        subnet = ip_network(wanted)  # of one address, if no length is given
+        return any(ip_address(address) in subnet for address in interface.addresses)
     except (OSError, ValueError):  # it went away meanwhile; not an IP address
         return False
 

@@ -1,4 +1,7 @@
-"""Two NICs over a fabric of BMv2 switches: the `compose` preset, its routes pushed by the controller."""
+"""Two NICs over a fabric of switches on real interfaces: the `compose` preset, its routes pushed by the controller.
+
+The switches are BMv2 processes, or `mrcfab switch`, which takes the same command line.
+"""
 
 from __future__ import annotations
 
@@ -21,22 +24,21 @@ from tests.nic_model.drivers.namespaces import REASON, Namespaces, available
 from tests.nic_model.drivers.test_namespaces import NIC, next_event
 
 BMV2 = shutil.which("simple_switch_grpc")
+EMBEDDED = [sys.executable, "-c", "from switch_model.cli import switch_app; switch_app()"]
 ROUTES = [sys.executable, "-c", "from controller.cli import routes_app; routes_app()"]
 ASKER, SERVER = "nic0", "nic2"
 CONTROL = "10.0.0.2:4790"
 START_TIMEOUT = 30.0
 
-pytestmark = [
-    pytest.mark.skipif(BMV2 is None, reason="simple_switch_grpc (BMv2) is not installed"),
-    pytest.mark.skipif(not available(), reason=REASON),
-]
+pytestmark = pytest.mark.skipif(not available(), reason=REASON)
 
 
-class Bmv2Fabric:
+class SwitchFabric:
     """All switches in one namespace, two NICs of different rows in one each; `server` is nic2, which serves."""
 
-    def __init__(self, namespaces: Namespaces, directory: Path) -> None:
+    def __init__(self, namespaces: Namespaces, directory: Path, target: str) -> None:
         self.namespaces = namespaces
+        self._target = target
         self.directory = directory
         self.topo = self._topology()
         for name in ("switches", ASKER, SERVER):
@@ -86,9 +88,9 @@ class Bmv2Fabric:
         return self.namespaces.start(
             "switches",
             [
-                *(str(BMV2), *interfaces, "--no-p4", "--device-id", str(device_id)),
-                *("--thrift-port", str(9090 + device_id), "--", "--grpc-server-addr", address),
-                *("--priority-queues", "8", "--cpu-port", "510"),
+                *([str(BMV2), "--thrift-port", str(9090 + device_id)] if self._target == "bmv2" else EMBEDDED),
+                *(*interfaces, "--no-p4", "--device-id", str(device_id)),
+                *("--", "--grpc-server-addr", address, "--priority-queues", "8", "--cpu-port", "510"),
             ],
             self.directory / f"{name}.log",
         )
@@ -112,13 +114,15 @@ class Bmv2Fabric:
         return next_event(self.server, self.directory / "serve.log")
 
 
-@pytest.fixture
-def fabric(tmp_path: Path) -> Iterator[Bmv2Fabric]:
-    with Namespaces("bmv2") as namespaces:
-        yield Bmv2Fabric(namespaces, tmp_path)
+@pytest.fixture(params=["embedded", "bmv2"])
+def fabric(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SwitchFabric]:
+    if request.param == "bmv2" and BMV2 is None:
+        pytest.skip("simple_switch_grpc (BMv2) is not installed")
+    with Namespaces(request.param) as namespaces:
+        yield SwitchFabric(namespaces, tmp_path, request.param)
 
 
-def test_1_mb_arrives_while_a_t1_dies(fabric: Bmv2Fabric) -> None:
+def test_1_mb_arrives_while_a_t1_dies(fabric: SwitchFabric) -> None:
     command = fabric.command("write", "--pattern", "1MB", CONTROL, "--pace", "500")
     writing = fabric.namespaces.start(ASKER, command, fabric.directory / "write.log")
     assert fabric.event() == {
