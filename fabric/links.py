@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fabric.events import EventList
+from fabric.events import EventList, Ties
 
 Frame = tuple[bytes, bytes]
 """An Ethernet frame without FCS, as (head, tail)."""
@@ -65,11 +65,12 @@ class LinkState:
 class Wire:
     """One direction of a link: serialises a frame at its rate, then carries it to the other end.
 
-    `rate` in Gb/s (bits per ns), `delay` in ns. `rng` decides what random impairments do.
+    `rate` in Gb/s (bits per ns), `delay` in ns. `rng` decides what random impairments do, and how its frames come
+    before or behind those of other wires that arrive at the same time.
     """
 
     __slots__ = (
-        "_delay", "_deliver", "_events", "_fs_per_byte", "_rng", "_state", "_waking", "counters", "free_at"
+        "_delay", "_deliver", "_events", "_fs_per_byte", "_rng", "_state", "_ties", "_waking", "counters", "free_at"
     )  # fmt: skip
 
     def __init__(
@@ -89,6 +90,7 @@ class Wire:
         self._delay = delay
         self._state = state
         self._rng = rng
+        self._ties = Ties(rng)
         self._deliver = deliver
         self._waking = False
 
@@ -105,7 +107,8 @@ class Wire:
         elif state.impairments:
             self._send_impaired(frame)
         else:
-            events.at(free_at + self._delay, self._arrive, frame, state.cuts)
+            arrival = free_at + self._delay
+            events.arrive(arrival, self._ties.at(arrival), self._arrive, frame, state.cuts)
 
     def _send_impaired(self, frame: Frame) -> None:
         loss: LinkLoss | None = None
@@ -121,7 +124,8 @@ class Wire:
             self.counters.lost[loss] += 1
         else:
             arrive = self._arrive if loss is None else self._arrive_damaged
-            self._events.at(self.free_at + self._delay, arrive, frame, self._state.cuts)
+            arrival = self.free_at + self._delay
+            self._events.arrive(arrival, self._ties.at(arrival), arrive, frame, self._state.cuts)
 
     def _arrive(self, frame: Frame, cuts: int) -> None:
         if cuts != self._state.cuts:
