@@ -80,7 +80,8 @@ def check_queues(topo: Topology) -> None:
     model = topo.model
     pfc = model.links.pfc
     if pfc is not None and pfc.xon_bytes > pfc.xoff_bytes:
-        raise topo.document.error(("links", "pfc", "xon_bytes"), f"{pfc.xon_bytes} is above xoff_bytes, {pfc.xoff_bytes}")
+        reason = f"{pfc.xon_bytes} is above xoff_bytes, {pfc.xoff_bytes}"
+        raise topo.document.error(("links", "pfc", "xon_bytes"), reason)
     _check_thresholds(topo, ("queues",), model.queues, model.queues)
     for position, link in enumerate(model.overrides.links):
         _check_thresholds(topo, ("overrides", "links", position, "queues"), topo.queues(*link.between), link.queues)

@@ -16,6 +16,8 @@ Frame = tuple[bytes, bytes]
 MIN_FRAME = 60
 WIRE_OVERHEAD = 24
 """FCS 4, preamble and start delimiter 8, gap 12 bytes (IEEE 802.3)."""
+FULL_FRAME = 4262
+"""Bytes of the longest frame, a 4096-byte data packet with its SRv6 headers, and WIRE_OVERHEAD."""
 
 
 class LinkLoss(StrEnum):
@@ -65,12 +67,13 @@ class LinkState:
 class Wire:
     """One direction of a link: serialises a frame at its rate, then carries it to the other end.
 
-    `rate` in Gb/s (bits per ns), `delay` in ns. `rng` decides what random impairments do, and how its frames come
+    `rate` is in Gb/s (bits per ns), `delay` in ns. `rng` decides what random impairments do, and how its frames come
     before or behind those of other wires that arrive at the same time.
     """
 
     __slots__ = (
-        "_delay", "_deliver", "_events", "_fs_per_byte", "_rng", "_state", "_ties", "_waking", "counters", "free_at"
+        "_deliver", "_events", "_fs_per_byte", "_rng", "_state", "_ties", "_waking",
+        "counters", "delay", "free_at", "rate",
     )  # fmt: skip
 
     def __init__(
@@ -86,8 +89,9 @@ class Wire:
         """When the last bit of the frame that is being sent has left, ns."""
         self.counters = WireCounters()
         self._events = events
+        self.rate = rate
         self._fs_per_byte = round(8e6 / rate)
-        self._delay = delay
+        self.delay = delay
         self._state = state
         self._rng = rng
         self._ties = Ties(rng)
@@ -107,7 +111,7 @@ class Wire:
         elif state.impairments:
             self._send_impaired(frame)
         else:
-            arrival = free_at + self._delay
+            arrival = free_at + self.delay
             events.arrive(arrival, self._ties.at(arrival), self._arrive, frame, state.cuts)
 
     def _send_impaired(self, frame: Frame) -> None:
@@ -124,7 +128,7 @@ class Wire:
             self.counters.lost[loss] += 1
         else:
             arrive = self._arrive if loss is None else self._arrive_damaged
-            arrival = self.free_at + self._delay
+            arrival = self.free_at + self.delay
             self._events.arrive(arrival, self._ties.at(arrival), arrive, frame, self._state.cuts)
 
     def _arrive(self, frame: Frame, cuts: int) -> None:
