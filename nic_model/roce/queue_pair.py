@@ -165,7 +165,7 @@ class RoceQueuePair(WorkQueues):
         """Its counters, as one line of a file of them: `nic` is the NIC's name."""
         return {
             "nic": nic,
-            "qp": self.qpn,
+            "qpn": self.qpn,
             "plane": self.plane,
             "udp_sport": self.udp_sport,
             "state": self.state.name,
