@@ -18,6 +18,7 @@ from controller.cli import routes_app, topo_app
 from controller.topology import Topology
 from controller.yaml_file import FileError
 from fabric import counts, terminal
+from fabric.compare_cli import compare
 from fabric.control import ControlError
 from fabric.events_cli import events_app
 from fabric.nodes import CPU_PORT
@@ -39,6 +40,7 @@ app.add_typer(topo_app, name="topo")
 app.add_typer(routes_app, name="routes")
 app.add_typer(nic_app, name="nic")
 app.add_typer(events_app, name="events")
+app.command()(compare)
 
 
 @app.command()

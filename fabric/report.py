@@ -51,7 +51,7 @@ def page(result: Result, samples: Samples, health: EvHealth, command: str) -> st
         planes=_planes(result),
         losses=_losses(result),
         flows=_flows(result),
-        parameters=_parameters(result),
+        parameters=parameters(result),
     )
 
 
@@ -87,7 +87,7 @@ def _faults(result: Result) -> str:
     for done in result.reprogrammed:
         rows.append(["", f"{done.at_us:,.1f}", escape(f"controller: {done.entries} entries to {done.switch} again")])
     rows.sort(key=lambda row: float(row[1].replace(",", "")))
-    return _section("Faults", _table(("", "µs", "what"), rows, text_columns=(2,))) if rows else ""
+    return section("Faults", table(("", "µs", "what"), rows, text_columns=(2,))) if rows else ""
 
 
 def _phases(result: Result) -> str:
@@ -97,7 +97,7 @@ def _phases(result: Result) -> str:
         rows.append([phase.kind, start, end, f"{phase.payload_bytes / 1e6:,.1f}", f"{phase.goodput_gbps:,.0f}"])
         if phase.victim_goodput_gbps is not None:
             rows.append(["its victim alone", "", "", "", f"{phase.victim_goodput_gbps:,.0f}"])
-    return _section("Phases", _table(("phase", "from µs", "to µs", "MB", "Gb/s"), rows, text_columns=(0,)))
+    return section("Phases", table(("phase", "from µs", "to µs", "MB", "Gb/s"), rows, text_columns=(0,)))
 
 
 def _planes(result: Result) -> str:
@@ -106,18 +106,19 @@ def _planes(result: Result) -> str:
     counts = [[column.of(plane) for column in shown] for plane in result.per_plane]
     rows = [[str(plane.plane), *map(_count, row)] for plane, row in zip(result.per_plane, counts, strict=True)]
     rows.append(["all", *(_count(sum(column)) for column in zip(*counts, strict=True))])
-    headings = ("plane", *(column.heading.replace("\n", " ") for column in shown))
-    return _table(headings, rows, total=True)
+    headings = ("plane", *(column.heading.replace("-\n", "").replace("\n", " ") for column in shown))
+    return table(headings, rows, total=True)
 
 
-def _parameters(result: Result) -> str:
+def parameters(result: Result) -> str:
+    """What a RoCE run was tuned to."""
     rows = [
         [each.name, f"{each.value:,g}" if each.value < 1 else f"{each.value:,}", each.unit, each.meaning, each.source]
         for each in result.parameters
     ]
     cells = [[escape(cell) for cell in row] for row in rows]
     headings = ("parameter", "value", "unit", "meaning", "source")
-    return _section("Parameters", _table(headings, cells, text_columns=(0, 2, 3, 4))) if rows else ""
+    return section("Parameters", table(headings, cells, text_columns=(0, 2, 3, 4))) if rows else ""
 
 
 def _losses(result: Result) -> str:
@@ -136,7 +137,7 @@ def _losses(result: Result) -> str:
     if not rows:
         return ""
     headings = ("", "reason", *(f"plane {plane.plane}" for plane in planes), "all")
-    return _section("Losses, in packets", _table(headings, rows, text_columns=(0, 1)))
+    return section("Losses, in packets", table(headings, rows, text_columns=(0, 1)))
 
 
 def _flows(result: Result) -> str:
@@ -148,8 +149,8 @@ def _flows(result: Result) -> str:
             for flow in phase.flows
         ]  # fmt: skip
         if rows:
-            table = _table(("flow", "", "MB", "Gb/s"), rows, text_columns=(0, 1))
-            sections.append(_section(f"Flows of {phase.kind}", table))
+            flows = table(("flow", "", "MB", "Gb/s"), rows, text_columns=(0, 1))
+            sections.append(section(f"Flows of {phase.kind}", flows))
     return f'<div class="columns">{"".join(sections)}</div>'
 
 
@@ -158,11 +159,12 @@ def _count(value: float) -> str:
     return text if value else f'<span class="zero">{text}</span>'
 
 
-def _section(title: str, table: str) -> str:
-    return f"<section><h2>{title}</h2>{table}</section>"
+def section(title: str, content: str) -> str:
+    """A part of a page with its heading; both are HTML."""
+    return f"<section><h2>{title}</h2>{content}</section>"
 
 
-def _table(
+def table(
     headings: Sequence[str], rows: Iterable[Sequence[str]], *, text_columns: Sequence[int] = (), total: bool = False
 ) -> str:
     """A table of cells that are HTML already; columns are right-aligned but for `text_columns`."""
