@@ -45,6 +45,9 @@ UPLINKS_GROUP = 1
 DATA_QUEUE, TRIM_QUEUE, CONTROL_QUEUE = range(3)
 """As p4src/headers.p4 has them; a higher number is served first."""
 
+NO_LIMIT = 0xFFFF_FFFF
+"""More packets than a queue can hold: with PFC it is the links that keep data back."""
+
 _TRAFFIC_CLASSES = (
     ("no_trim", DATA_QUEUE, False),
     ("trimmable", DATA_QUEUE, True),
@@ -222,17 +225,19 @@ def _queueing(topo: Topology, ports: list[SwitchPort]) -> Iterator[Entry]:
         params = (("queue", queue), ("trimmable", int(trimmable)))
         yield Entry("traffic_class", (("dscp", dscp[role]),), "classify", params)
     for port in ports:
-        limits = (("data_packets", port.queues.data_packets), ("trim_packets", port.queues.trim_packets))
+        data_packets = port.queues.data_packets if topo.model.links.pfc is None else NO_LIMIT
+        limits = (("data_packets", data_packets), ("trim_packets", port.queues.trim_packets))
         yield Entry("queue_limits", _egress(port), "set_limits", limits)
     size = ("size", topo.model.trim_size)
     for port in ports:
-        if port.peer_role == "nic":
-            yield Entry("port_role", _egress(port), "host_role", (("dscp", dscp["trimmed_lasthop"]), size))
-        else:
+        trimmed = ("dscp", dscp["trimmed_lasthop" if port.peer_role == "nic" else "trimmed"])
+        if port.peer_role == "nic" and not port.queues.mark_last_hop:
+            yield Entry("port_role", _egress(port), "host_role", (trimmed, size))
+        else:  # what the program calls a fabric's role is that of a port that marks
             start, end = port.queues.mark_from, port.queues.mark_to
             # The program draws below `span`: marking from one packet to the next takes a span of 1.
             marking = (("from", start), ("span", max(1, end - start)))
-            yield Entry("port_role", _egress(port), "fabric_role", (("dscp", dscp["trimmed"]), size, *marking))
+            yield Entry("port_role", _egress(port), "fabric_role", (trimmed, size, *marking))
 
 
 def _guard(topo: Topology, switch: SwitchSpec, ports: list[SwitchPort], tenants: list[Tenant]) -> Iterator[Entry]:

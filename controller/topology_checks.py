@@ -78,9 +78,13 @@ def check_ports(topo: Topology) -> None:
 def check_queues(topo: Topology) -> None:
     """The thresholds of each port are in order, and a trim leaves what a NIC needs to answer it."""
     model = topo.model
-    _check_thresholds(topo, ("queues",), model.queues)
+    pfc = model.links.pfc
+    if pfc is not None and pfc.xon_bytes > pfc.xoff_bytes:
+        reason = f"{pfc.xon_bytes} is above xoff_bytes, {pfc.xoff_bytes}"
+        raise topo.document.error(("links", "pfc", "xon_bytes"), reason)
+    _check_thresholds(topo, ("queues",), model.queues, model.queues)
     for position, link in enumerate(model.overrides.links):
-        _check_thresholds(topo, ("overrides", "links", position, "queues"), topo.queues(*link.between))
+        _check_thresholds(topo, ("overrides", "links", position, "queues"), topo.queues(*link.between), link.queues)
     smallest = SMALLEST_TRIM[model.mode]
     if model.trim_size < smallest:
         reason = f"{model.trim_size} bytes would cut transport headers off: at least {smallest} in {model.mode} mode"
@@ -118,10 +122,14 @@ def _prefixes(topo: Topology) -> Iterator[tuple[KeyPath, IPv6Network]]:
     yield ("switch_prefix",), model.switch_prefix
 
 
-def _check_thresholds(topo: Topology, key: KeyPath, queues: QueuesModel) -> None:
+def _check_thresholds(topo: Topology, key: KeyPath, queues: QueuesModel, written: QueuesModel) -> None:
+    """`written` is what the file says at `key`, `queues` what is then in force."""
     if queues.mark_from > queues.mark_to:
         raise topo.document.error((*key, "mark_from"), f"{queues.mark_from} is above mark_to, {queues.mark_to}")
-    if queues.mark_to >= queues.data_packets:
+    if topo.model.links.pfc is not None:
+        if "data_packets" in written.model_fields_set:
+            raise topo.document.error((*key, "data_packets"), "has no meaning with links.pfc: data has no limit then")
+    elif queues.mark_to >= queues.data_packets:
         reason = f"{queues.mark_to} is not below data_packets, {queues.data_packets}: trims would come before marks"
         raise topo.document.error((*key, "mark_to"), reason)
 

@@ -78,11 +78,27 @@ class LinkModel(BaseModel):
     delay_ns: _Delay
 
 
+class PfcModel(BaseModel):
+    """Priority-based flow control of the data class (IEEE 802.1Qbb), at every port of a switch.
+
+    A switch that holds more than `xoff_bytes` which came in through one port stops that port's neighbour for
+    `pause_quanta` (of 512 bit times each), again and again until it holds `xon_bytes` or less. `headroom_bytes` take
+    what still comes meanwhile; without a number they follow from the link's rate and delay. No queue limit drops or
+    trims data then. The P4 program has no part in it: the virtual-time fabric pauses, BMv2 cannot.
+    """
+
+    xoff_bytes: Annotated[int, Field(ge=1)]
+    xon_bytes: Annotated[int, Field(ge=0)]
+    headroom_bytes: Annotated[int, Field(ge=0)] | None = None
+    pause_quanta: Annotated[int, Field(ge=1), _at_most(0xFFFF, "the field has 16 bits")] = 0xFFFF
+
+
 class LinksModel(BaseModel):
-    """The links between NICs and T0s, and those between T0s and T1s."""
+    """The links between NICs and T0s, and those between T0s and T1s; with `pfc` they are lossless for data."""
 
     nic: LinkModel
     fabric: LinkModel
+    pfc: PfcModel | None = None
 
 
 class ControlModel(BaseModel):
@@ -103,13 +119,15 @@ class QueuesModel(BaseModel):
 
     A data packet that finds `data_packets` in the data queue is trimmed, or dropped if it may not be; a trimmed one
     that finds `trim_packets` in the trim queue is dropped. Towards a switch, packets that leave more than `mark_from`
-    in the data queue are ECN-marked with a probability that rises to 1 at `mark_to`.
+    in the data queue are ECN-marked with a probability that rises to 1 at `mark_to`; with `mark_last_hop` towards a NIC
+    too, as DCQCN needs it. With `links.pfc` data has no limit: `data_packets` has no meaning and may not be given.
     """
 
     data_packets: _Threshold = 48
     trim_packets: _Threshold = 60
     mark_from: _Packets = 10
     mark_to: _Packets = 38
+    mark_last_hop: bool = False
 
 
 class DscpModel(BaseModel):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from fabric import counts
 from fabric.ev_health import EvHealth
 from fabric.network import Fabric
+from fabric.pfc import LosslessSwitchNode
 
 EVEN_SHARE = 0.05
 """How much more or less than the mean a plane may carry where all have equal shares."""
@@ -31,14 +32,20 @@ def _queues(fabric: Fabric) -> Iterator[str]:
         pipeline = node.device.pipeline
         if pipeline is not None and any(pipeline.registers.get("occupancy", ())):
             yield f"{name}: its program still counts {sum(pipeline.registers['occupancy'])} packets in its queues"
+        if isinstance(node, LosslessSwitchNode) and node.held():
+            yield f"{name}: its PFC buffers still hold {node.held()} bytes"
 
 
 def _frames(fabric: Fabric) -> Iterator[str]:
-    """Frames that NICs sent = received + lost on links + dropped in switches + in flight, in each plane."""
+    """Frames that NICs sent = received + lost on links + dropped in switches + in flight, in each plane.
+
+    PFC frames go from MAC to MAC beside that, and are lost on links as others are.
+    """
     for plane in range(fabric.topo.planes):
         ports = [node.nic.ports[plane] for node in fabric.nics.values()]
-        sent = sum(port.packets_out for port in ports)
-        fates = Counter(received=sum(port.packets_in for port in ports))
+        pfc = counts.pfc_counts(fabric, plane)
+        sent = sum(port.packets_out for port in ports) + pfc.frames_sent
+        fates = Counter(received=sum(port.packets_in for port in ports), pfc=pfc.frames_taken)
         fates += counts.link_losses(fabric, plane)
         fates += counts.switch_counts(fabric, plane).drops
         if in_flight := sum(wire.counters.in_flight for wire in fabric.wires(plane)):
@@ -52,11 +59,14 @@ def _requesters(fabric: Fabric) -> Iterator[str]:
     for requester in counts.requesters(fabric):
         if requester.in_flight:
             yield f"a QP counts {requester.in_flight} bytes in flight"
+    for qp in counts.roce_queue_pairs(fabric):
+        if qp.requester is not None and qp.requester.in_flight:
+            yield f"a QP counts {qp.requester.in_flight} packets in flight"
 
 
 def _shares(fabric: Fabric) -> Iterator[str]:
     """A QP may be one packet further in one plane than in another; beside that the planes' shares are equal."""
-    packets = [counts.ev_counts(fabric, plane).packets for plane in range(fabric.topo.planes)]
+    packets = [counts.data_counts(fabric, plane).packets for plane in range(fabric.topo.planes)]
     mean = sum(packets) / len(packets)
     slack = EVEN_SHARE * mean + len(counts.requesters(fabric))
     for plane, count in enumerate(packets):

@@ -22,6 +22,7 @@ from controller.cli import routes_app, topo_app
 from controller.topology import Topology
 from controller.yaml_file import FileError
 from fabric import counts, terminal
+from fabric.compare_cli import compare
 from fabric.compose import DEFAULT_SUBNET, PROJECT, compose_file
 from fabric.control import ControlError
 from fabric.doctor import examine
@@ -47,6 +48,7 @@ app.add_typer(routes_app, name="routes")
 app.add_typer(nic_app, name="nic")
 app.add_typer(events_app, name="events")
 app.add_typer(switch_app)
+app.command()(compare)
 
 
 @app.command()
@@ -59,6 +61,9 @@ def run(
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Instead of the scenario's seed.", show_default=False)] = None,
+    variant: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which of the scenario's variants.", show_default=False)
+    ] = None,
     events: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write what each NIC decided and why, as JSON lines.")
     ] = None,
@@ -71,7 +76,7 @@ def run(
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
         with nullcontext() if events is None else events.open("w", encoding="utf-8") as file:
-            prepared = Run(scenario, seed, None if file is None else EventLog(file))
+            prepared = Run(scenario, seed, None if file is None else EventLog(file), variant)
             with _progress() as bar:
                 task = bar.add_task(prepared.scenario.name, total=prepared.total_bytes)
                 result = prepared.execute(lambda done, total: bar.update(task, completed=done, total=total), out)
@@ -79,7 +84,8 @@ def run(
         if out is not None:
             from fabric import report  # with matplotlib, which takes a second to load
 
-            command = f"mrcfab run {scenario} --seed {result.seed} --out {out}"
+            chosen = "" if variant is None else f" --variant {variant}"
+            command = f"mrcfab run {scenario}{chosen} --seed {result.seed} --out {out}"
             written = [result.save(out), report.write(out, result, prepared.samples, prepared.health, command)]
             written.append(counts.save_queue_pairs(prepared.fabric, out / "queue-pairs.jsonl"))
             typer.echo("\n".join(map(str, written)))

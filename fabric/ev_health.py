@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.network import Fabric
 from nic_model.ev import Ev
 from nic_model.events import EvEvent, EvState
 from nic_model.paths import MAX_INDEX, UsidKind
@@ -65,13 +64,10 @@ class EvHealth:
         self._watched: dict[tuple[str, int, int], _Watched] = {}
         self._violations: list[str] = []
 
-    def begin(self, fabric: Fabric) -> None:
-        """Watch the EVs of all QPs that are new."""
-        for name, node in fabric.nics.items():
-            for qp in node.nic.queue_pairs():
-                if qp.requester is not None:
-                    for ev in qp.requester.evs:
-                        self._watched.setdefault((name, qp.qpn, ev.value), _Watched(ev, fabric.events.now))
+    def begin(self, evs: Iterable[tuple[str, int, Ev]], now: int) -> None:
+        """Watch all that are new, each given with its NIC and its QP's number."""
+        for name, qpn, ev in evs:
+            self._watched.setdefault((name, qpn, ev.value), _Watched(ev, now))
 
     def end(self, now: int) -> None:
         """The work of all QPs so far is done."""

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from random import Random
 from typing import Any
+
+_ADDED_BITS = 48
+"""A run adds fewer events than 2 to this."""
 
 
 class EventList:
-    """Runs callbacks in the order of their times; those of one time run in the order they were added.
+    """Runs callbacks in the order of their times. `now` is the virtual time in ns.
 
-    `now` is the virtual time in ns. What happens is a function of what was added, so a run repeats exactly.
+    At one time first comes what nodes do by themselves (`at`), in the order it was added; then the frames that arrive
+    (`arrive`), in the order of their ties. What happens is a function of what was added, so a run repeats exactly.
     """
 
     def __init__(self) -> None:
@@ -25,6 +30,12 @@ class EventList:
         self._added = added = self._added + 1
         heappush(self._heap, (time, added, callback, args))
 
+    def arrive(self, time: int, tie: int, callback: Callable[..., None], *args: Any) -> None:
+        """Call `callback(*args)` at `time` (ns), not in the past; among arrivals of one time a smaller `tie` is first,
+        and with the same tie the one that was added first."""
+        self._added = added = self._added + 1
+        heappush(self._heap, (time, (tie + 1 << _ADDED_BITS) + added, callback, args))
+
     def run(self, until: int) -> bool:
         """Run all events up to `until` (ns), which is then the time. True if no event is left."""
         heap = self._heap
@@ -33,3 +44,21 @@ class EventList:
             callback(*args)
         self.now = until
         return not heap
+
+
+class Ties:
+    """Who comes first when frames of several wires arrive at one time: at each time another, as a seed has it.
+
+    One for each wire. Its tie at time t is t x factor + offset, modulo 2^32 (a Weyl sequence), so that no wire is ahead
+    of another more often than behind it, and the frames of one wire keep their order.
+    """
+
+    __slots__ = ("_factor", "_offset")
+
+    def __init__(self, rng: Random) -> None:
+        self._factor = rng.getrandbits(32) | 1
+        self._offset = rng.getrandbits(32)
+
+    def at(self, time: int) -> int:
+        """The tie of what arrives at `time`, 32 bits."""
+        return (time * self._factor + self._offset) & 0xFFFF_FFFF

@@ -21,7 +21,10 @@ from fabric.samples import Samples
 PLANE_COLORS = ("#3d6fb4", "#2b9a8b", "#8663a9", "#c98a1b", "#5b8c3a", "#b0578d", "#4aa3c7", "#7a6a58")
 FAULT_COLOR = "#c8352b"
 GOOD_COLOR, SKIP_COLOR, BAD_COLOR, UNUSED_COLOR = "#d5eadd", "#f2c14e", FAULT_COLOR, "#ffffff"
-SIGNAL_COLORS = {"trims": "#d9822b", "ECN marks": "#c2a200", "frames lost": FAULT_COLOR}
+SIGNAL_COLORS = {
+    "trims": "#d9822b", "ECN marks": "#c2a200", "frames lost": FAULT_COLOR, "CNPs": "#8663a9",
+    "retransmissions": "#b0578d", "PFC pauses": "#2b9a8b",
+}  # fmt: skip
 INK, FAINT = "#2a2f36", "#8b929c"
 
 Array = NDArray[np.floating[Any]]
@@ -63,9 +66,13 @@ def svg(result: Result, samples: Samples, health: HealthMap) -> str:
 
 def _draw(result: Result, samples: Samples, health: HealthMap) -> Figure:
     signals = [name for name, values in samples.signals.items() if any(values)]
-    health_height = min(_MAX_HEALTH_HEIGHT, max(0.4, _ROW_HEIGHT * len(health.paths)))
     heights = [_TOTAL_HEIGHT, *[_PLANE_HEIGHT] * result.planes, *[_SIGNAL_HEIGHT] * len(signals)]
-    heights += [_QUEUE_HEIGHT, _QUEUE_HEIGHT, health_height]
+    heights += [_QUEUE_HEIGHT, _QUEUE_HEIGHT]
+    is_rated = result.congestion == "dcqcn"
+    if is_rated:
+        heights.append(_QUEUE_HEIGHT)
+    if health.paths:
+        heights.append(min(_MAX_HEALTH_HEIGHT, max(0.4, _ROW_HEIGHT * len(health.paths))))
     top, bottom = 0.3, 0.62
     height = sum(heights) + _GAP * (len(heights) - 1) + top + bottom
     figure = Figure(figsize=(_WIDTH, height))
@@ -84,8 +91,11 @@ def _draw(result: Result, samples: Samples, health: HealthMap) -> Figure:
         _draw_signal(next(axes), samples, name)
     for role in ("t0", "t1"):
         _draw_queues(next(axes), samples, role)
-    last = next(axes)
-    _draw_health(last, samples, health)
+    if is_rated:
+        _draw_rates(next(axes), samples)
+    if health.paths:
+        _draw_health(next(axes), samples, health)
+    last = figure.axes[-1]
     for axis in figure.axes:
         _mark_phases(axis, result)
         axis.tick_params(labelbottom=axis is last, bottom=axis is last)
@@ -175,6 +185,17 @@ def _draw_queues(axis: Axes, samples: Samples, role: str) -> None:
         axis.legend(
             loc="upper left", ncols=8, fontsize=6.5, frameon=False, borderaxespad=0.1, handlelength=1, columnspacing=1
         )
+
+
+def _draw_rates(axis: Axes, samples: Samples) -> None:
+    for values, color, label in zip(
+        zip(*samples.rates, strict=True), (INK, FAULT_COLOR), ("mean", "lowest"), strict=True
+    ):
+        axis.stairs(values, _edges(samples), color=color, linewidth=0.9, baseline=None, label=label)
+    axis.set_ylim(bottom=0)
+    axis.locator_params(axis="y", nbins=3)
+    _label(axis, "QP rate", "Gb/s")
+    axis.legend(loc="upper right", ncols=2, fontsize=6.5, frameon=False, borderaxespad=0.1, handlelength=1)
 
 
 def _draw_health(axis: Axes, samples: Samples, health: HealthMap) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fabric.events import EventList
+from fabric.events import EventList, Ties
 
 Frame = tuple[bytes, bytes]
 """An Ethernet frame without FCS, as (head, tail)."""
@@ -16,6 +16,8 @@ Frame = tuple[bytes, bytes]
 MIN_FRAME = 60
 WIRE_OVERHEAD = 24
 """FCS 4, preamble and start delimiter 8, gap 12 bytes (IEEE 802.3)."""
+FULL_FRAME = 4262
+"""Bytes of the longest frame, a 4096-byte data packet with its SRv6 headers, and WIRE_OVERHEAD."""
 
 
 class LinkLoss(StrEnum):
@@ -65,11 +67,13 @@ class LinkState:
 class Wire:
     """One direction of a link: serialises a frame at its rate, then carries it to the other end.
 
-    `rate` in Gb/s (bits per ns), `delay` in ns. `rng` decides what random impairments do.
+    `rate` is in Gb/s (bits per ns), `delay` in ns. `rng` decides what random impairments do, and how its frames come
+    before or behind those of other wires that arrive at the same time.
     """
 
     __slots__ = (
-        "_delay", "_deliver", "_events", "_fs_per_byte", "_rng", "_state", "_waking", "counters", "free_at"
+        "_deliver", "_events", "_fs_per_byte", "_rng", "_state", "_ties", "_waking",
+        "counters", "delay", "free_at", "rate",
     )  # fmt: skip
 
     def __init__(
@@ -85,10 +89,12 @@ class Wire:
         """When the last bit of the frame that is being sent has left, ns."""
         self.counters = WireCounters()
         self._events = events
+        self.rate = rate
         self._fs_per_byte = round(8e6 / rate)
-        self._delay = delay
+        self.delay = delay
         self._state = state
         self._rng = rng
+        self._ties = Ties(rng)
         self._deliver = deliver
         self._waking = False
 
@@ -105,7 +111,8 @@ class Wire:
         elif state.impairments:
             self._send_impaired(frame)
         else:
-            events.at(free_at + self._delay, self._arrive, frame, state.cuts)
+            arrival = free_at + self.delay
+            events.arrive(arrival, self._ties.at(arrival), self._arrive, frame, state.cuts)
 
     def _send_impaired(self, frame: Frame) -> None:
         loss: LinkLoss | None = None
@@ -121,7 +128,8 @@ class Wire:
             self.counters.lost[loss] += 1
         else:
             arrive = self._arrive if loss is None else self._arrive_damaged
-            self._events.at(self.free_at + self._delay, arrive, frame, self._state.cuts)
+            arrival = self.free_at + self.delay
+            self._events.arrive(arrival, self._ties.at(arrival), arrive, frame, self._state.cuts)
 
     def _arrive(self, frame: Frame, cuts: int) -> None:
         if cuts != self._state.cuts:

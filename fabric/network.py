@@ -1,4 +1,4 @@
-"""A fabric in virtual time, built from a topology: embedded P4 switches, MRC NICs and the links between them."""
+"""A fabric in virtual time, built from a topology: embedded P4 switches, NICs and the links between them."""
 
 from __future__ import annotations
 
@@ -7,20 +7,15 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from controller.path_files import path_file
-from controller.topology import LinkSpec, Topology
+from controller.topology import LinkSpec, SwitchSpec, Topology
 from fabric.events import EventList
 from fabric.links import Frame, Link, LinkState, Wire
 from fabric.nodes import CPU_PORT, NicNode, SwitchNode
-from nic_model.congestion import CongestionControl
-from nic_model.ev import EvProfile
-from nic_model.events import Event
-from nic_model.nic import Nic
+from fabric.pfc import LosslessDevice, LosslessNicNode, LosslessSwitchNode
+from fabric.transports import Transport
+from nic_model.device import Device as NicDevice
+from nic_model.roce import RoceNic
 from switch_model.device import Device
-
-FULL_FRAME = 4262
-"""Bytes of a 4096-byte data packet with its SRv6 headers, FCS, preamble and gap."""
-CONTROL_FRAME = 178
-"""Bytes of a SACK, likewise."""
 
 
 class UnknownLinkError(LookupError):
@@ -33,47 +28,40 @@ class Fabric:
     Every random choice comes from `seed`, by a stream of its own for each switch, NIC and link.
     """
 
-    def __init__(
-        self,
-        topo: Topology,
-        *,
-        seed: int,
-        ev_profile: EvProfile,
-        congestion: Callable[[int], CongestionControl],
-        log: Callable[[str, Event], None] | None = None,
-        log_windows: bool = False,
-    ) -> None:
+    def __init__(self, topo: Topology, transport: Transport, *, seed: int) -> None:
+        """Raises ValueError if the links have PFC and the NICs do not obey it."""
         self.topo = topo
         self.events = EventList()
-        self.switches: dict[str, SwitchNode] = {}
-        for switch in topo.switches():
-            boot = partial(
-                Device,
-                switch.control.device_id,
-                name=switch.name,
-                cpu_port=CPU_PORT,
-                seed=_stream(seed, switch.name).getrandbits(64),
-            )
-            self.switches[switch.name] = SwitchNode(boot, switch.role, switch.plane, self.events)
-        self.nics: dict[str, NicNode] = {}
+        self.switches = {switch.name: self._switch(switch, seed) for switch in topo.switches()}
         paths = {
             (tenant.name, row): path_file(topo, row, tenant.name) for tenant in topo.tenants for row in tenant.rows
         }
+        self.nics: dict[str, NicNode] = {}
         for nic in topo.nics():
-            core = Nic(
-                paths[nic.tenant, nic.row],
-                nic.name,
-                rng=_stream(seed, nic.name),
-                congestion=congestion,
-                ev_profiles={0: ev_profile},
-                log=partial(log, nic.name) if log else None,
-                log_windows=log_windows,
-            )
-            self.nics[nic.name] = NicNode(core, self.events)
+            device = transport.nic(paths[nic.tenant, nic.row], nic.name, _stream(seed, nic.name))
+            self.nics[nic.name] = self._nic(device)
         self.links: dict[frozenset[str], Link] = {}
         for spec in topo.links():
             link = self._join(spec, _stream(seed, f"{spec.a.node} - {spec.b.node}"))
             self.links[frozenset((spec.a.node, spec.b.node))] = link
+
+    def _switch(self, switch: SwitchSpec, seed: int) -> SwitchNode:
+        model, events = self.topo.model, self.events
+        device_id, device_seed = switch.control.device_id, _stream(seed, switch.name).getrandbits(64)
+        if model.links.pfc is None:
+            boot = partial(Device, device_id, name=switch.name, cpu_port=CPU_PORT, seed=device_seed)
+            return SwitchNode(boot, switch.role, switch.plane, events)
+        lossless = partial(LosslessDevice, device_id, name=switch.name, cpu_port=CPU_PORT, seed=device_seed)
+        mac = bytes.fromhex(switch.mac.replace(":", ""))
+        other_dscps = frozenset((model.dscp.trimmed, model.dscp.trimmed_lasthop, model.dscp.control))
+        return LosslessSwitchNode(lossless, switch.role, switch.plane, events, model.links.pfc, mac, other_dscps)
+
+    def _nic(self, device: NicDevice) -> NicNode:
+        if self.topo.model.links.pfc is None:
+            return NicNode(device, self.events)
+        if not isinstance(device, RoceNic):
+            raise ValueError(f"the links of {self.topo.name} have PFC, which {device.name} does not obey")
+        return LosslessNicNode(device, self.events)
 
     def switch(self, name: str) -> SwitchNode:
         """A switch. Raises UnknownNodeError."""
@@ -123,12 +111,9 @@ class Fabric:
         )
         link = Link(((spec.a.node, spec.a.port), (spec.b.node, spec.b.port)), spec.plane, state, wires)
         for end, wire in zip(ends, wires, strict=True):
-            if end.node in self.switches:
-                self.switches[end.node].connect(end.port, wire)
-            else:
-                nic = self.nics[end.node]
-                nic.connect(end.port, wire)
-                link.on_status.append(partial(nic.port_status, end.port))
+            node = self.switches.get(end.node) or self.nics[end.node]
+            node.connect(end.port, wire)
+            link.on_status.append(partial(node.port_status, end.port))
         return link
 
     def _delivery(self, node: str, port: int) -> Callable[[Frame], None]:
@@ -144,17 +129,3 @@ class Fabric:
 def _stream(seed: int, name: str) -> random.Random:
     """An independent stream of random numbers for one part of the fabric."""
     return random.Random(f"{seed}/{name}")
-
-
-def base_rtt(topo: Topology) -> int:
-    """ns from a full packet's first bit to the last bit of its SACK, across T1, with every queue empty."""
-    links = topo.model.links
-    total = 0.0
-    for link in (links.nic, links.fabric, links.fabric, links.nic):
-        total += 2 * link.delay_ns + (FULL_FRAME + CONTROL_FRAME) * 8 / link.rate_gbps
-    return round(total)
-
-
-def line_rate(topo: Topology) -> float:
-    """Gb/s of a NIC: all its ports together."""
-    return topo.planes * topo.model.links.nic.rate_gbps

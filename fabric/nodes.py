@@ -11,7 +11,7 @@ from controller.drop_reasons import DROP_REASONS
 from controller.topology import Role
 from fabric.events import EventList
 from fabric.links import Frame, Wire
-from nic_model.nic import Nic
+from nic_model.device import Device as NicDevice
 from switch_model.device import Device
 
 CPU_PORT = 510
@@ -60,6 +60,9 @@ class SwitchNode:
         """The wire that leaves through `port`."""
         self._wires[port] = wire
         self._drains[port] = partial(self._drain, port, wire)
+
+    def port_status(self, port: int, up: bool) -> None:
+        """A link went down or came up. Routes are static and the program does not care."""
 
     def arrive(self, port: int, frame: Frame) -> None:
         """A frame came in through `port`."""
@@ -142,7 +145,7 @@ class SwitchNode:
 class NicNode:
     """A NIC with one wire per port. `attend` moves what can move after anything has happened to it."""
 
-    def __init__(self, nic: Nic, events: EventList) -> None:
+    def __init__(self, nic: NicDevice, events: EventList) -> None:
         self.nic = nic
         self.on_attend: Callable[[], None] = lambda: None
         """The application: called first, so that what it posts can leave at once."""

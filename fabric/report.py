@@ -9,7 +9,7 @@ from string import Template
 
 from fabric import figure
 from fabric.ev_health import EvHealth
-from fabric.results import Result
+from fabric.results import Column, Result, columns
 from fabric.samples import Samples
 
 REPORT = "report.html"
@@ -17,9 +17,13 @@ REPORT = "report.html"
 _PAGE = Path(__file__).with_name(REPORT)
 _CAPTION = (
     "Goodput is payload put into memory, each byte once. A numbered circle is the beginning of a fault in its plane, "
-    "the red band its duration. Queues: the most packets that waited for one port. EV health: the EVs of all QPs that "
-    "were sending, by the path that they stand for; the colour tells the share of them in that state."
+    "the red band its duration. Queues: the most packets that waited for one port. "
 )
+_MRC_CAPTION = (
+    "EV health: the EVs of all QPs that were sending, by the path that they stand for; the colour tells the share of "
+    "them in that state."
+)
+_ROCE_CAPTION = "QP rate: what DCQCN allows the QPs that have work, their mean and the slowest."
 
 
 def write(directory: Path, result: Result, samples: Samples, health: EvHealth, command: str) -> Path:
@@ -36,16 +40,18 @@ def page(result: Result, samples: Samples, health: EvHealth, command: str) -> st
         scenario=escape(result.scenario),
         verdict=_verdict(result),
         fabric=escape(f"topology {result.topology}: {counts}, {result.entries:,} table entries; seed {result.seed}"),
+        speaks=escape(result.speaks),
         errors="\n".join(f'<p class="error">{escape(error)}</p>' for error in result.errors),
         command=escape(command),
         tiles=_tiles(result),
         figure=figure.svg(result, samples, health.map(samples.interval, len(samples))),
-        caption=_CAPTION,
+        caption=_CAPTION + (_MRC_CAPTION if result.roce is None else _ROCE_CAPTION),
         faults=_faults(result),
         phases=_phases(result),
         planes=_planes(result),
         losses=_losses(result),
         flows=_flows(result),
+        parameters=parameters(result),
     )
 
 
@@ -56,16 +62,20 @@ def _verdict(result: Result) -> str:
 
 
 def _tiles(result: Result) -> str:
-    tiles = (
+    tiles = [
         (f"{result.goodput_gbps:,.0f}", "Gb/s goodput"),
         (f"{result.virtual_time_us:,.1f}", "µs virtual time"),
         (f"{result.payload_bytes / 1e6:,.1f}", "MB payload"),
         (f"{result.data_packets:,}", "data packets"),
         (f"{result.retransmissions:,}", "retransmissions"),
-        (f"{result.trims:,}", "trims"),
         (f"{result.marks:,}", "ECN marks"),
-        (f"{result.ev_replaced:,}", "EVs replaced"),
-    )
+    ]
+    if result.roce is None:
+        tiles += [(f"{result.trims:,}", "trims"), (f"{result.ev_replaced:,}", "EVs replaced")]
+    else:
+        tiles += [(f"{result.roce.cnps:,}", "CNPs"), (f"{result.roce.sequence_naks:,}", "NAKs")]
+    if result.pfc is not None:
+        tiles.append((f"{result.pfc.pauses:,}", "PFC pauses"))
     return "\n".join(f'<div class="tile"><b>{value}</b><span>{name}</span></div>' for value, name in tiles)
 
 
@@ -77,7 +87,7 @@ def _faults(result: Result) -> str:
     for done in result.reprogrammed:
         rows.append(["", f"{done.at_us:,.1f}", escape(f"controller: {done.entries} entries to {done.switch} again")])
     rows.sort(key=lambda row: float(row[1].replace(",", "")))
-    return _section("Faults", _table(("", "µs", "what"), rows, text_columns=(2,))) if rows else ""
+    return section("Faults", table(("", "µs", "what"), rows, text_columns=(2,))) if rows else ""
 
 
 def _phases(result: Result) -> str:
@@ -87,24 +97,28 @@ def _phases(result: Result) -> str:
         rows.append([phase.kind, start, end, f"{phase.payload_bytes / 1e6:,.1f}", f"{phase.goodput_gbps:,.0f}"])
         if phase.victim_goodput_gbps is not None:
             rows.append(["its victim alone", "", "", "", f"{phase.victim_goodput_gbps:,.0f}"])
-    return _section("Phases", _table(("phase", "from µs", "to µs", "MB", "Gb/s"), rows, text_columns=(0,)))
+    return section("Phases", table(("phase", "from µs", "to µs", "MB", "Gb/s"), rows, text_columns=(0,)))
 
 
 def _planes(result: Result) -> str:
-    headings = (
-        "plane", "data packets", "MB", "ECN marks", "trims", "lost on links", "dropped in switches", "retransmissions",
-        "EVs replaced",
-    )  # fmt: skip
-    counts = [
-        (
-            plane.data_packets, plane.payload_bytes / 1e6, plane.marks, plane.trims, plane.lost_on_links,
-            plane.dropped_in_switches, plane.retransmissions, plane.ev_replaced,
-        )
-        for plane in result.per_plane
-    ]  # fmt: skip
+    shown = columns(result)
+    shown.insert(1, Column("MB", lambda plane: plane.payload_bytes / 1e6))
+    counts = [[column.of(plane) for column in shown] for plane in result.per_plane]
     rows = [[str(plane.plane), *map(_count, row)] for plane, row in zip(result.per_plane, counts, strict=True)]
     rows.append(["all", *(_count(sum(column)) for column in zip(*counts, strict=True))])
-    return _table(headings, rows, total=True)
+    headings = ("plane", *(column.heading.replace("-\n", "").replace("\n", " ") for column in shown))
+    return table(headings, rows, total=True)
+
+
+def parameters(result: Result) -> str:
+    """What a RoCE run was tuned to."""
+    rows = [
+        [each.name, f"{each.value:,g}" if each.value < 1 else f"{each.value:,}", each.unit, each.meaning, each.source]
+        for each in result.parameters
+    ]
+    cells = [[escape(cell) for cell in row] for row in rows]
+    headings = ("parameter", "value", "unit", "meaning", "source")
+    return section("Parameters", table(headings, cells, text_columns=(0, 2, 3, 4))) if rows else ""
 
 
 def _losses(result: Result) -> str:
@@ -123,7 +137,7 @@ def _losses(result: Result) -> str:
     if not rows:
         return ""
     headings = ("", "reason", *(f"plane {plane.plane}" for plane in planes), "all")
-    return _section("Losses, in packets", _table(headings, rows, text_columns=(0, 1)))
+    return section("Losses, in packets", table(headings, rows, text_columns=(0, 1)))
 
 
 def _flows(result: Result) -> str:
@@ -135,8 +149,8 @@ def _flows(result: Result) -> str:
             for flow in phase.flows
         ]  # fmt: skip
         if rows:
-            table = _table(("flow", "", "MB", "Gb/s"), rows, text_columns=(0, 1))
-            sections.append(_section(f"Flows of {phase.kind}", table))
+            flows = table(("flow", "", "MB", "Gb/s"), rows, text_columns=(0, 1))
+            sections.append(section(f"Flows of {phase.kind}", flows))
     return f'<div class="columns">{"".join(sections)}</div>'
 
 
@@ -145,11 +159,12 @@ def _count(value: float) -> str:
     return text if value else f'<span class="zero">{text}</span>'
 
 
-def _section(title: str, table: str) -> str:
-    return f"<section><h2>{title}</h2>{table}</section>"
+def section(title: str, content: str) -> str:
+    """A part of a page with its heading; both are HTML."""
+    return f"<section><h2>{title}</h2>{content}</section>"
 
 
-def _table(
+def table(
     headings: Sequence[str], rows: Iterable[Sequence[str]], *, text_columns: Sequence[int] = (), total: bool = False
 ) -> str:
     """A table of cells that are HTML already; columns are right-aligned but for `text_columns`."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fabric import counts
+from fabric.counts import RoceCounts
 from fabric.network import Fabric
+from fabric.parameters import Parameter
+from fabric.pfc import PfcCounts
 from fabric.scenario import Fault, Work
 from fabric.workloads import Workload
 
@@ -34,16 +38,20 @@ class PlaneResult:
     switch_drops: dict[str, int]
     retransmissions: int
     ev_replaced: int
+    roce: RoceCounts | None
+    """Of a RoCE run; trims and replaced EVs are MRC's."""
+    pfc: PfcCounts | None
+    """Of a run with PFC."""
 
     @classmethod
     def of(cls, fabric: Fabric, plane: int) -> PlaneResult:
         """Count one plane."""
-        evs = counts.ev_counts(fabric, plane)
+        data = counts.data_counts(fabric, plane)
         switches = counts.switch_counts(fabric, plane)
         links = counts.link_losses(fabric, plane)
         return cls(
             plane=plane,
-            data_packets=evs.packets,
+            data_packets=data.packets,
             payload_bytes=sum(node.nic.ports[plane].payload_bytes for node in fabric.nics.values()),
             marks=switches.marks,
             trims=switches.trims,
@@ -51,8 +59,10 @@ class PlaneResult:
             link_losses=_sorted(links),
             dropped_in_switches=switches.drops.total(),
             switch_drops=_sorted(switches.drops),
-            retransmissions=evs.retransmissions,
-            ev_replaced=evs.replaced,
+            retransmissions=data.retransmissions,
+            ev_replaced=data.replaced,
+            roce=counts.roce_counts(fabric, plane) if counts.roce_queue_pairs(fabric) else None,
+            pfc=None if fabric.topo.model.links.pfc is None else counts.pfc_counts(fabric, plane),
         )
 
 
@@ -65,6 +75,11 @@ class FlowResult:
     payload_bytes: int
     goodput_gbps: float
     is_victim: bool
+
+    @property
+    def completion_us(self) -> float:
+        """How long it took."""
+        return self.payload_bytes * 8 / self.goodput_gbps / 1000
 
 
 @dataclass(slots=True)
@@ -131,6 +146,9 @@ class Result:
     scenario: str
     topology: str
     seed: int
+    transport: str
+    congestion: str
+    qps_per_peer: int
     nics: int
     planes: int
     switches: int
@@ -140,6 +158,8 @@ class Result:
     marks: int
     trims: int
     ev_replaced: int
+    roce: RoceCounts | None
+    pfc: PfcCounts | None
     payload_bytes: int
     virtual_time_us: float
     goodput_gbps: float
@@ -153,6 +173,8 @@ class Result:
     """In the order in which they begin."""
     reprogrammed: list[ProgrammedResult]
     goodput_over_time: dict[str, Any]
+    parameters: list[Parameter]
+    """What a RoCE run was tuned to."""
     errors: list[str]
     wall_s: float = 0.0
 
@@ -160,6 +182,15 @@ class Result:
     def verified(self) -> bool:
         """Every byte is right, and nothing is unaccounted for."""
         return not self.errors
+
+    @property
+    def speaks(self) -> str:
+        """The transport and how it is used, in words."""
+        congestion = {"nscc": "NSCC", "fixed": "fixed window", "dcqcn": "DCQCN", "none": "no rate control"}
+        name = "MRC" if self.roce is None else "RoCE"
+        number = "1 QP" if self.qps_per_peer == 1 else f"{self.qps_per_peer} QPs"
+        flow_control = "" if self.pfc is None else ", PFC"
+        return f"{name}, {number} per peer, {congestion[self.congestion]}{flow_control}"
 
     def summary(self) -> dict[str, Any]:
         """What summary.json holds; all but wall_s is the same for the same scenario and seed."""
@@ -170,6 +201,38 @@ class Result:
         path = directory / SUMMARY
         path.write_text(json.dumps(self.summary(), indent=1) + "\n", encoding="utf-8")
         return path
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A number that each plane has; `heading` has two lines if need be."""
+
+    heading: str
+    of: Callable[[PlaneResult], float]
+
+
+def columns(result: Result) -> list[Column]:
+    """What there is to say of each plane, for the transport that the run had."""
+    found = [Column("packets", lambda plane: plane.data_packets), Column("marks", lambda plane: plane.marks)]
+    if result.roce is None:
+        found.append(Column("trims", lambda plane: plane.trims))
+    found += [
+        Column("lost on\nlinks", lambda plane: plane.lost_on_links),
+        Column("switch\ndrops", lambda plane: plane.dropped_in_switches),
+        Column("retrans-\nmissions", lambda plane: plane.retransmissions),
+    ]
+    if result.roce is None:
+        found.append(Column("EVs\nreplaced", lambda plane: plane.ev_replaced))
+    else:
+        found += [_roce("CNPs", "cnps"), _roce("NAKs", "sequence_naks"), _roce("timeouts", "timeouts")]
+    if result.pfc is not None:
+        found.append(Column("PFC\npauses", lambda plane: plane.pfc.pauses if plane.pfc else 0))
+        found.append(Column("stopped,\nus", lambda plane: plane.pfc.stopped / 1000 if plane.pfc else 0))
+    return found
+
+
+def _roce(heading: str, name: str) -> Column:
+    return Column(heading, lambda plane: getattr(plane.roce, name))
 
 
 def _gbps(payload: int, duration: int) -> float:

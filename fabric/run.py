@@ -15,13 +15,14 @@ from fabric.capture import Capture
 from fabric.control import ControlPlane
 from fabric.ev_health import EvHealth
 from fabric.host import Host
-from fabric.network import Fabric, UnknownLinkError, base_rtt, line_rate
+from fabric.network import Fabric, UnknownLinkError
+from fabric.parameters import Parameter, roce_parameters
 from fabric.results import FaultResult, PhaseResult, PlaneResult, ProgrammedResult, Result
 from fabric.samples import Samples
-from fabric.scenario import Scenario, ns
+from fabric.scenario import MrcQp, RoceQp, Scenario, ns
+from fabric.transports import RoceTransport, Transport, mrc_transport, roce_settings
 from fabric.workloads import Workload
-from nic_model.congestion import CongestionControl, FixedWindow, Nscc, NsccParameters
-from nic_model.ev import EvProfile, SprayPolicy
+from nic_model.ev import SprayPolicy
 from nic_model.event_log import EventLog
 from nic_model.events import Event, EvEvent
 from nic_model.verbs import QPAttr
@@ -36,14 +37,19 @@ class Run:
     `samples` and `health` hold what happened over time.
     """
 
-    def __init__(self, path: Path, seed: int | None = None, log: EventLog | None = None) -> None:
-        """`seed` replaces the scenario's; `log` is told of every decision of every NIC. Raises FileError."""
+    def __init__(
+        self, path: Path, seed: int | None = None, log: EventLog | None = None, variant: str | None = None
+    ) -> None:
+        """`seed` replaces the scenario's; `log` is told of every decision of every MRC NIC; `variant` names one of the
+        scenario's. Raises FileError."""
         document = Document.read(path)
-        scenario = document.validate(Scenario)
+        scenario = _chosen(document, document.validate(Scenario), variant)
         self.scenario = scenario if seed is None else scenario.model_copy(update={"seed": seed})
-        self.topo = self._topology(document, path.parent)
+        key: KeyPath = ("topology",) if variant is None else ("variants", variant, "topology")
+        self.topo = _topology(document, key, self.scenario.topology, path.parent)
         self.health = EvHealth()
         self._log = log
+        self._check_transport(document, key)
         self.fabric = self._build()
         self.samples = Samples(self.fabric, ns(self.scenario.sample_us))
         self.workloads = self._workloads(document)
@@ -59,34 +65,23 @@ class Run:
 
     # ---- from the scenario ---------------------------------------------------------------------------
 
-    def _topology(self, document: Document, directory: Path) -> Topology:
-        name = self.scenario.topology
-        if name in preset_names():
-            return Topology.preset(name)
-        path = directory / name
-        if not path.is_file():
-            presets = ", ".join(preset_names())
-            reason = f"{name!r} is neither a file beside the scenario nor a preset ({presets})"
-            raise document.error(("topology",), reason)
-        return Topology.load(path)
+    def _check_transport(self, document: Document, key: KeyPath) -> None:
+        """Does the topology suit it? `key` is where the topology is named."""
+        roce = isinstance(self.scenario.qp, RoceQp)
+        if roce and self.topo.mode != "ecmp":
+            reason = f"{self.topo.name} has mode: {self.topo.mode}, but RoCE packets are plain IPv6: mode: ecmp"
+            raise document.error(key, reason)
+        if not roce and self.topo.model.links.pfc is not None:
+            raise document.error(key, f"the links of {self.topo.name} have PFC, which MRC NICs do not obey")
 
     def _build(self) -> Fabric:
-        settings, topo = self.scenario.qp, self.topo
-        nscc = NsccParameters.scaled(line_rate(topo), base_rtt(topo), settings.path_mtu)
-
-        def congestion(_profile: int) -> CongestionControl:
-            if settings.congestion == "nscc":
-                return Nscc(nscc)
-            return FixedWindow(settings.window_bytes or nscc.max_cwnd)
-
-        return Fabric(
-            topo,
-            seed=self.scenario.seed,
-            ev_profile=EvProfile(settings.active_evs, settings.backup_evs, policy=settings.spray),
-            congestion=congestion,
-            log=self._on_event,
-            log_windows=self._log is not None,
-        )
+        qp = self.scenario.qp
+        transport: Transport
+        if isinstance(qp, RoceQp):
+            transport = RoceTransport(roce_settings(qp, self.topo))
+        else:
+            transport = mrc_transport(qp, self.topo, self._on_event, log_windows=self._log is not None)
+        return Fabric(self.topo, transport, seed=self.scenario.seed)
 
     def _on_event(self, nic: str, event: Event) -> None:
         if isinstance(event, EvEvent):
@@ -97,7 +92,7 @@ class Run:
     def _workloads(self, document: Document) -> list[Workload]:
         settings = self.scenario.qp
         attr = QPAttr(path_mtu=settings.path_mtu, timeout=settings.timeout)
-        hosts = {name: Host(node) for name, node in self.fabric.nics.items()}
+        hosts = {name: Host(node, settings.qps_per_peer) for name, node in self.fabric.nics.items()}
         workloads = []
         for index, work in enumerate(self.scenario.workloads):
             rng = random.Random(f"{self.scenario.seed}/workload {index}")
@@ -142,7 +137,8 @@ class Run:
 
     def _even_planes(self) -> bool:
         """Do planes have equal shares? They do unless one fails, if the policy lets them take turns."""
-        takes_turns = self.scenario.qp.spray in (SprayPolicy.MRC, SprayPolicy.ROUND_ROBIN)
+        qp = self.scenario.qp
+        takes_turns = isinstance(qp, MrcQp) and qp.spray in (SprayPolicy.MRC, SprayPolicy.ROUND_ROBIN)
         return takes_turns and not self.scenario.faults
 
     def _simulate(self, progress: Progress | None) -> list[str]:
@@ -174,7 +170,7 @@ class Run:
             return
         self.workloads[self._begun].start(self.fabric.events.now, self._on_done)
         self._begun += 1
-        self.health.begin(self.fabric)
+        self.health.begin(counts.evs(self.fabric), self.fabric.events.now)
         for node in self.fabric.nics.values():
             node.attend()
 
@@ -203,6 +199,9 @@ class Run:
             scenario=scenario.name,
             topology=self.topo.name,
             seed=scenario.seed,
+            transport=scenario.qp.transport,
+            congestion=scenario.qp.congestion,
+            qps_per_peer=scenario.qp.qps_per_peer,
             nics=len(fabric.nics),
             planes=self.topo.planes,
             switches=len(fabric.switches),
@@ -212,6 +211,8 @@ class Run:
             marks=sum(plane.marks for plane in per_plane),
             trims=sum(plane.trims for plane in per_plane),
             ev_replaced=sum(plane.ev_replaced for plane in per_plane),
+            roce=counts.roce_counts(fabric) if isinstance(scenario.qp, RoceQp) else None,
+            pfc=None if self.topo.model.links.pfc is None else counts.pfc_counts(fabric),
             payload_bytes=payload,
             virtual_time_us=finished_at / 1000,
             goodput_gbps=round(payload * 8 / finished_at, 3) if finished_at else 0.0,
@@ -227,5 +228,32 @@ class Run:
             ],
             reprogrammed=[ProgrammedResult(done.at / 1000, done.switch, done.entries) for done in self._control.again],
             goodput_over_time=self.samples.goodput(),
+            parameters=self._parameters(),
             errors=errors,
         )
+
+    def _parameters(self) -> list[Parameter]:
+        qp = self.scenario.qp
+        return list(roce_parameters(roce_settings(qp, self.topo), self.topo)) if isinstance(qp, RoceQp) else []
+
+
+def _chosen(document: Document, scenario: Scenario, variant: str | None) -> Scenario:
+    """The scenario, or the variant of it that was asked for. Raises FileError."""
+    if variant is None and not scenario.variants:
+        return scenario
+    if variant not in scenario.variants:
+        names = ", ".join(scenario.variants) or "none"
+        asked = "one of them must be chosen" if variant is None else f"there is no {variant!r}"
+        raise document.error(("variants",), f"{asked}: {names}")
+    return scenario.choose(variant)
+
+
+def _topology(document: Document, key: KeyPath, name: str, directory: Path) -> Topology:
+    """The topology that a scenario in `directory` names at `key`. Raises FileError."""
+    if name in preset_names():
+        return Topology.preset(name)
+    path = directory / name
+    if not path.is_file():
+        presets = ", ".join(preset_names())
+        raise document.error(key, f"{name!r} is neither a file beside the scenario nor a preset ({presets})")
+    return Topology.load(path)

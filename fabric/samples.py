@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from math import nan
 from typing import Any
 
+from fabric import counts
 from fabric.network import Fabric
 
-SIGNALS = ("trims", "ECN marks", "frames lost")
-"""What is counted in each interval beside the payload: packets of the whole fabric."""
+SIGNALS = ("trims", "ECN marks", "frames lost", "CNPs", "retransmissions", "PFC pauses")
+"""What is counted in each interval beside the payload, in the whole fabric; retransmissions only of RoCE QPs."""
 
 
 class Samples:
     """Series with one value for each interval of `interval` ns.
 
     `payload[plane]` are bytes put into memory, each byte once; `depth[plane, role]` the most packets that waited for
-    one port of a T0 or T1; `signals[name]` packets.
+    one port of a T0 or T1; `signals[name]` packets; `rates` the mean and the lowest of what DCQCN allows the QPs that
+    have work, Gb/s, NaN where none has.
     """
 
     def __init__(self, fabric: Fabric, interval: int) -> None:
@@ -23,6 +26,7 @@ class Samples:
         self.payload: list[list[int]] = [[] for _ in planes]
         self.depth: dict[tuple[int, str], list[int]] = {(plane, role): [] for plane in planes for role in ("t0", "t1")}
         self.signals: dict[str, list[int]] = {name: [] for name in SIGNALS}
+        self.rates: list[tuple[float, float]] = []
         self.total_payload = 0
         self._fabric = fabric
         self._payload_before = [0] * fabric.topo.planes
@@ -42,6 +46,7 @@ class Samples:
         for name, total in self._signals_now().items():
             self.signals[name].append(total - self._signals_before[name])
             self._signals_before[name] = total
+        self.rates.append(self._rates_now())
 
     def gbps(self, plane: int) -> list[float]:
         """Goodput of one plane in each interval, Gb/s."""
@@ -72,10 +77,18 @@ class Samples:
         return depths
 
     def _signals_now(self) -> dict[str, int]:
-        counts = [node.counts() for node in self._fabric.switches.values()]
-        lost = sum(wire.counters.lost.total() for wire in self._fabric.wires())
+        switches = counts.switch_counts(self._fabric)
+        queue_pairs = counts.roce_queue_pairs(self._fabric)
+        requesters = [qp.requester for qp in queue_pairs if qp.requester is not None]
         return {
-            "trims": sum(count.trims for count in counts),
-            "ECN marks": sum(count.marks for count in counts),
-            "frames lost": lost + sum(count.drops.total() for count in counts),
+            "trims": switches.trims,
+            "ECN marks": switches.marks,
+            "frames lost": counts.link_losses(self._fabric).total() + switches.drops.total(),
+            "CNPs": sum(requester.counters.cnps for requester in requesters),
+            "retransmissions": sum(requester.counters.retransmissions for requester in requesters),
+            "PFC pauses": counts.pfc_counts(self._fabric).pauses,
         }
+
+    def _rates_now(self) -> tuple[float, float]:
+        rates = counts.dcqcn_rates(self._fabric)
+        return (sum(rates) / len(rates), min(rates)) if rates else (nan, nan)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
 
 from nic_model.ev import SprayPolicy
 
 LinkEnds = tuple[str, str]
 """The two nodes of a link."""
+
+NAME = r"^[a-z0-9][a-z0-9-]*$"
+"""Of a scenario or a variant."""
 
 MAX_MESSAGES = 1024
 """The length of a send queue."""
@@ -224,40 +227,96 @@ class Incast(BaseModel):
 Work = Annotated[RingAllReduce | Writes | Permutation | Incast, Field(discriminator="kind")]
 
 
-class QpSettings(BaseModel):
-    """What every QP of the run gets.
+class _Qp(BaseModel):
+    """What every QP of the run gets, whatever its transport. With several QPs per peer each message is cut into
+    stripes, one a QP; the i-th QP connects the ports in plane i modulo planes."""
 
-    `congestion`: NSCC scaled to the fabric, or a fixed window of `window_bytes`; both are at most 1.5 x line rate x
-    base RTT if nothing is said.
-    """
-
-    active_evs: int = Field(default=128, ge=1)
-    backup_evs: int = Field(default=16, ge=0)
+    qps_per_peer: int = Field(default=1, ge=1, le=64)
     path_mtu: Literal[256, 512, 1024, 2048, 4096] = 4096
     timeout: int = Field(default=7, ge=0, le=24)
+
+
+class MrcQp(_Qp):
+    """MRC. `congestion`: NSCC scaled to the fabric, or a fixed window of `window_bytes`; both are at most
+    1.5 x line rate x base RTT if nothing is said."""
+
+    transport: Literal["mrc"] = "mrc"
+    active_evs: int = Field(default=128, ge=1)
+    backup_evs: int = Field(default=16, ge=0)
     spray: SprayPolicy = SprayPolicy.MRC
     congestion: Literal["nscc", "fixed"] = "nscc"
     window_bytes: int | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _has_one_window(self) -> Self:
+        if self.window_bytes is not None and self.congestion != "fixed":
+            raise ValueError(f"window_bytes is for congestion: fixed, {self.congestion} has a window of its own")
+        return self
+
+
+class RoceQp(_Qp):
+    """RoCEv2 RC: one path per QP, in order, go-back-N. `congestion`: DCQCN scaled to the port, or none (PFC only)."""
+
+    transport: Literal["roce"]
+    congestion: Literal["dcqcn", "none"] = "dcqcn"
+
+
+def _transport(settings: Any) -> Any:
+    return settings.get("transport", "mrc") if isinstance(settings, dict) else "mrc"
+
+
+QpSettings = Annotated[
+    Annotated[MrcQp, Tag("mrc")] | Annotated[RoceQp, Tag("roce")],
+    Discriminator(_transport, custom_error_type="transport", custom_error_message="transport must be 'mrc' or 'roce'"),
+]
+
+
+class Variant(BaseModel):
+    """A fabric and the transport of its NICs, to be compared with others under the same work."""
+
+    topology: str
+    qp: QpSettings = MrcQp()
 
 
 class Scenario(BaseModel):
     """One run. `topology` is a preset's name or a file, relative to the scenario's own.
 
     The workloads are its phases: each starts as soon as the one before is done. `capture` names the NIC whose frames
-    go into a pcapng file.
+    go into a pcapng file. Instead of `topology` and `qp` it may have `variants` of both, by name: `choose` one.
     """
 
     schema_: Literal[1] = Field(alias="schema")
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
-    topology: str
+    name: str = Field(pattern=NAME)
+    topology: str = ""
     seed: int = 1
     time_limit_us: float = Field(default=100_000, gt=0)
     sample_us: float = Field(default=10, gt=0)
     control_latency_us: float = Field(default=1000, ge=0)
     capture: str | None = None
-    qp: QpSettings = QpSettings()
+    qp: QpSettings = MrcQp()
+    variants: dict[Annotated[str, Field(pattern=NAME)], Variant] = {}
     workloads: list[Work] = Field(min_length=1)
     faults: list[Fault] = []
+
+    @model_validator(mode="after")
+    def _has_a_fabric(self) -> Self:
+        given = self.model_fields_set & {"topology", "qp"}
+        if self.variants and given:
+            raise ValueError(f"{min(given)} stands beside variants, which have their own")
+        if not self.variants and not self.topology:
+            raise ValueError("topology is missing, or variants with one each")
+        return self
+
+    def choose(self, name: str) -> Scenario:
+        """The scenario of one variant. Raises KeyError."""
+        variant = self.variants[name]
+        update: dict[str, Any] = {
+            "name": f"{self.name}-{name}",
+            "topology": variant.topology,
+            "qp": variant.qp,
+            "variants": {},
+        }
+        return self.model_copy(update=update)
 
 
 def ns(us: float) -> int:

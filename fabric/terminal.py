@@ -8,7 +8,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from fabric.results import Result
+from fabric.results import Result, columns
 
 _BARS = " ▁▂▃▄▅▆▇█"
 
@@ -16,6 +16,7 @@ _BARS = " ▁▂▃▄▅▆▇█"
 def show(result: Result, console: Console) -> None:
     """Print a run."""
     console.print(_planes(result))
+    console.print(result.speaks, highlight=False)
     _show_goodput(result, console)
     for phase in result.phases:
         victim = phase.victim_goodput_gbps
@@ -55,24 +56,11 @@ def _listed(counts: dict[str, int], by_plane: Sequence[dict[str, int]]) -> str:
 def _planes(result: Result) -> Table:
     title = f"{result.scenario}: {result.nics} NICs, {result.planes} planes, {result.switches} switches"
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=0)
-    headings = (
-        "plane",
-        "packets",
-        "marks",
-        "trims",
-        "lost on\nlinks",
-        "switch\ndrops",
-        "retransmissions",
-        "EVs\nreplaced",
-    )
-    for heading in headings:
+    shown = columns(result)
+    for heading in ("plane", *(column.heading for column in shown)):
         table.add_column(heading, justify="right")
     for plane in result.per_plane:
-        cells = (
-            plane.data_packets, plane.marks, plane.trims, plane.lost_on_links, plane.dropped_in_switches,
-            plane.retransmissions, plane.ev_replaced,
-        )  # fmt: skip
-        table.add_row(str(plane.plane), *(f"{cell:,}" for cell in cells))
+        table.add_row(str(plane.plane), *(f"{column.of(plane):,.0f}" for column in shown))
     return table
 
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nic_model.device import Device, VerbsQueuePair
@@ -340,8 +340,12 @@ class QP:
 
     @property
     def core(self) -> QueuePair:
-        """The MRC endpoint's own object, with counters and EVs; for other endpoints see their `queue_pairs()`."""
-        return cast("QueuePair", self._core)
+        """The MRC endpoint's own object, with counters and EVs. Raises VerbsError if another endpoint made the QP."""
+        from nic_model.queue_pair import QueuePair  # which is built on this module
+
+        if not isinstance(self._core, QueuePair):
+            raise VerbsError(f"QP {self.qp_num} is not MRC's: its endpoint's queue_pairs() have it")
+        return self._core
 
     def to_reset(self) -> None:
         """Any state -> RESET: outstanding work requests are flushed, the peer is forgotten, the number stays."""

@@ -12,13 +12,14 @@ PFC needs the other end of a port's link: when the switch there has too much of 
 `ready` and `next_deadline` as always. The endpoint sends no PFC: it takes what comes at line rate.
 """
 
-from nic_model.roce.dcqcn import DcqcnParameters
+from nic_model.roce.dcqcn import Dcqcn, DcqcnParameters
 from nic_model.roce.nic import UNTIL_RESUMED, RoceNic, RoceSettings
 from nic_model.roce.queue_pair import RoceQueuePair
 from nic_model.roce.striping import StripedQP, connect_striped
 
 __all__ = [
     "UNTIL_RESUMED",
+    "Dcqcn",
     "DcqcnParameters",
     "RoceNic",
     "RoceQueuePair",

@@ -16,6 +16,7 @@ catches up with the time whenever it is asked.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from math import ceil
 from typing import Protocol
@@ -32,20 +33,22 @@ def _about(unit: str, meaning: str, source: str) -> dict[str, str]:
 
 _PAPER = "Zhu et al. 2015"
 _SCALED = "Zhu et al. 2015 at 40 Gb/s, scaled with the line rate"
+_AUTHORS = "the authors' ns-3 at 40 Gb/s, scaled with the line rate"
 
 
 @dataclass(frozen=True, slots=True)
 class DcqcnParameters:
     """The parameters of one port by the paper's names in lower case; str() is a table of them with their sources.
 
-    `scaled` gives the paper's values, rates and bytes in proportion to the line rate. Others in use, for comparison:
-    the ns-3 of HPCC (SIGCOMM 2019; 100 and 400 Gb/s) has r_ai = rate / 5000, r_hai = rate / 500, min_rate = 1 Gb/s,
+    `scaled` gives the paper's values and, for what it does not say, those of its authors' ns-3 (github.com/bobzhuyb/
+    ns3-rdma, mix/config.txt); rates and bytes in proportion to the line rate. Others in use, for comparison: the ns-3
+    of HPCC (SIGCOMM 2019, run.py; 100 and 400 Gb/s) has r_ai = rate / 5000, r_hai = rate / 500, min_rate = 1 Gb/s,
     f = 1 and, in its vendor's variant, t = 300 us; htsim has r_ai = rate / 20, r_hai = rate / 10.
     """
 
     line_rate: float = field(metadata=_about("Gb/s", "rate of the port, at which a flow starts", "the topology"))
-    r_ai: float = field(metadata=_about("Gb/s", "step of additive increase", _SCALED))
-    r_hai: float = field(metadata=_about("Gb/s", "step of hyper increase", "10 x r_ai, as HPCC's ns-3, SIGCOMM 2019"))
+    r_ai: float = field(metadata=_about("Gb/s", "step of additive increase", _AUTHORS))
+    r_hai: float = field(metadata=_about("Gb/s", "step of hyper increase", _AUTHORS))
     min_rate: float = field(
         metadata=_about("Gb/s", "the lowest rate", "line_rate / 100, 1 Gb/s at 100 Gb/s, as HPCC's ns-3, SIGCOMM 2019")
     )
@@ -67,18 +70,22 @@ class DcqcnParameters:
 
     @classmethod
     def scaled(cls, rate_gbps: float) -> DcqcnParameters:
-        """For a port of `rate_gbps`. The paper has r_ai = 40 Mb/s and b = 10 MB for 40 Gb/s."""
+        """For a port of `rate_gbps`. At 40 Gb/s r_ai is 40 Mb/s, r_hai 200 Mb/s, and b 10 MB."""
         scale = rate_gbps / PAPER_RATE
         r_ai = 0.040 * scale
         return cls(
-            line_rate=rate_gbps, r_ai=r_ai, r_hai=10 * r_ai, min_rate=rate_gbps / 100, b=round(10_000_000 * scale)
+            line_rate=rate_gbps, r_ai=r_ai, r_hai=5 * r_ai, min_rate=rate_gbps / 100, b=round(10_000_000 * scale)
         )
+
+    def rows(self) -> Iterator[tuple[str, float, str, str, str]]:
+        """(name, value, unit, meaning, source) of each."""
+        for row in fields(self):
+            about = row.metadata
+            yield row.name, getattr(self, row.name), about["unit"], about["meaning"], about["source"]
 
     def __str__(self) -> str:
         return "\n".join(
-            f"{row.name:9} {getattr(self, row.name):>14,} {row.metadata['unit']:6} {row.metadata['meaning']}"
-            f" ({row.metadata['source']})"
-            for row in fields(self)
+            f"{name:9} {value:>14,} {unit:6} {meaning} ({source})" for name, value, unit, meaning, source in self.rows()
         )
 
 

@@ -185,12 +185,14 @@ class RoceNic(NicBase[RocePort, RoceQueuePair]):
                 self._attend(queue_pair)
 
     def port_status(self, plane: int, up: bool, now: int) -> None:
-        """A port's link went down or came up. Its QPs stay: they wait, and fail after their retries."""
+        """A port's link went down or came up. Its QPs stay: they wait, and fail after their retries. What PFC said is
+        forgotten with the link."""
         self._now = now
         port = self.ports[plane]
         port.up = up
         if not up:
             port.control.clear()
+            port.paused_until = now
             for queue_pair in self._queue_pairs.values():
                 if queue_pair.plane == plane:
                     queue_pair.on_port_down(now)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from nic_model.headers import Ecn, ev_from
 from nic_model.packet import Encap
@@ -159,3 +160,15 @@ class RoceQueuePair(WorkQueues):
         """Its port can't send: another one it does not use."""
         if self.requester is not None:
             self.requester.on_port_down(now)
+
+    def record(self, nic: str) -> dict[str, Any]:
+        """Its counters, as one line of a file of them: `nic` is the NIC's name."""
+        return {
+            "nic": nic,
+            "qpn": self.qpn,
+            "plane": self.plane,
+            "udp_sport": self.udp_sport,
+            "state": self.state.name,
+            "sent": None if self.requester is None else asdict(self.requester.counters),
+            "received": None if self.responder is None else asdict(self.responder.counters),
+        }

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from fabric import counts
 from fabric.accounting import unaccounted
 from fabric.run import Run
 
@@ -70,8 +71,7 @@ def test_each_thing_that_is_left_over_is_told(finished: Run, break_it: Callable[
 
 
 def test_uneven_planes_are_told_where_they_should_be_even(finished: Run) -> None:
-    requester = finished.fabric.nic("nic0").nic.queue_pairs()[0].requester
-    assert requester is not None
+    requester = counts.requesters(finished.fabric)[0]
     ev = next(ev for ev in requester.evs if ev.plane == 0)
     ev.packets += 40
     assert found(finished, even=False) == []

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 
 from fabric.ev_health import EvHealth, Path
-from fabric.network import Fabric
 from nic_model.ev import Ev
 from nic_model.events import EvEvent, EvState
 from nic_model.packet import Encap
@@ -32,31 +29,10 @@ def encap(outer_dst: bytes | None) -> Encap:
     )  # fmt: skip
 
 
-class FakeFabric:
-    """One NIC per list of EVs, each with one QP."""
-
-    def __init__(self, *evs_by_nic: list[Ev]) -> None:
-        self.events = self
-        self.now = 0
-        self.nics = {f"nic{number}": _Nic(evs) for number, evs in enumerate(evs_by_nic)}
-
-
-class _Nic:
-    def __init__(self, evs: list[Ev]) -> None:
-        self.nic = self
-        self.qpn = QPN
-        self.requester = self
-        self.evs = evs
-
-    def queue_pairs(self) -> list[_Nic]:
-        return [self]
-
-
 def watching(*evs_by_nic: list[Ev], now: int = 0) -> EvHealth:
+    """One NIC per list of EVs, each with one QP."""
     health = EvHealth()
-    fabric = FakeFabric(*evs_by_nic)
-    fabric.now = now
-    health.begin(cast(Fabric, fabric))
+    health.begin(((f"nic{number}", QPN, ev) for number, evs in enumerate(evs_by_nic) for ev in evs), now)
     return health
 
 

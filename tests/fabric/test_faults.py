@@ -11,6 +11,7 @@ from controller.topology import Topology
 from fabric import faults
 from fabric.network import Fabric
 from fabric.scenario import Fault
+from fabric.transports import MrcTransport
 from nic_model.congestion import FixedWindow
 from nic_model.ev import EvProfile
 
@@ -23,8 +24,8 @@ def fault(kind: str, **keys: Any) -> Fault:
 
 
 def compose() -> Fabric:
-    profile = EvProfile(2, 2)
-    return Fabric(Topology.preset("compose"), seed=1, ev_profile=profile, congestion=lambda _: FixedWindow(100_000))
+    transport = MrcTransport(EvProfile(2, 2), congestion=lambda _: FixedWindow(100_000))
+    return Fabric(Topology.preset("compose"), transport, seed=1)
 
 
 class Timeline:

@@ -9,12 +9,13 @@ import pytest
 import yaml
 
 from controller.topology import preset_text
-from fabric.network import base_rtt
 from fabric.nodes import SwitchNode
 from fabric.results import Result
 from fabric.run import Run
+from fabric.transports import base_rtt
 from nic_model.events import Event, EvEvent, EvState
 from nic_model.headers import WRITE_OPCODES
+from nic_model.nic import Nic
 from nic_model.packet import Frame, parse
 
 # 2 planes, 2 rows of 9 NICs: room for 16 senders, a target and a stranger.
@@ -37,7 +38,9 @@ def prepare(directory: Path, topology: str = INCAST, **scenario: Any) -> tuple[R
     run = Run(path)
     events: list[tuple[str, EvEvent]] = []
     for name, node in run.fabric.nics.items():
-        before = node.nic.log
+        nic = node.nic
+        assert isinstance(nic, Nic)
+        before = nic.log
 
         def listen(event: Event, name: str = name, before: Any = before) -> None:
             if isinstance(event, EvEvent):
@@ -45,7 +48,7 @@ def prepare(directory: Path, topology: str = INCAST, **scenario: Any) -> tuple[R
             if before is not None:
                 before(event)
 
-        node.nic.log = listen
+        nic.log = listen
     return run, events
 
 

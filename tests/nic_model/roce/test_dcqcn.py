@@ -30,7 +30,7 @@ def test_the_paper_s_parameters() -> None:
 
 def test_rates_and_bytes_scale_with_the_line_rate() -> None:
     p = DcqcnParameters.scaled(400)
-    assert (p.line_rate, p.r_ai, p.r_hai, p.min_rate, p.b) == (400, 0.4, 4.0, 4.0, 100_000_000)
+    assert (p.line_rate, p.r_ai, p.r_hai, p.min_rate, p.b) == (400, 0.4, 2.0, 4.0, 100_000_000)
     assert (p.g, p.f, p.k, p.t, p.n) == (PAPER.g, PAPER.f, PAPER.k, PAPER.t, PAPER.n)
 
 
@@ -38,7 +38,7 @@ def test_parameters_print_with_their_sources() -> None:
     lines = str(DcqcnParameters.scaled(400)).splitlines()
     assert len(lines) == 10
     assert " ".join(lines[1].split()) == (
-        "r_ai 0.4 Gb/s step of additive increase (Zhu et al. 2015 at 40 Gb/s, scaled with the line rate)"
+        "r_ai 0.4 Gb/s step of additive increase (the authors' ns-3 at 40 Gb/s, scaled with the line rate)"
     )
     assert lines[4].startswith("b            100,000,000 bytes")
 
