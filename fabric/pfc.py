@@ -170,14 +170,14 @@ class LosslessDevice(Device):
                 self.buffers[port].take(size)
         return out
 
-    def dequeue(self, port: int, now: int) -> Frame | None:
+    def dequeue(self, port: int, now: int, closed: int = 0) -> Frame | None:
         """See Device; None as well when all that waits is data, and data may not leave."""
         booked = self._booked[port]
         if len(booked) < self.depth(port):
-            return super().dequeue(port, now)  # of a higher priority
+            return super().dequeue(port, now, closed)  # of a higher priority
         if not booked or self.timers[port].until > now:
             return None
-        frame = super().dequeue(port, now)
+        frame = super().dequeue(port, now, closed)
         self._give(booked)
         return frame
 

@@ -1,8 +1,8 @@
 """Runs inside a NIC's container: sends frames out of one port and tells which frames came back to it.
 
-Standard input is JSON: `subnet` of the port's link, `frames` to send in hex, `gap` between two in seconds at least, `count` of
-frames to wait for, `timeout` in seconds, `ether_dst` of those that count. Standard output is a JSON list of frames in
-hex, in the order in which they came.
+Standard input is JSON: `subnet` of the port's link, `frames` to send in hex, `gap` between two in seconds at least,
+`count` of frames to wait for, `timeout` in seconds, `ether_dst` of those that count. Standard output is a JSON list of
+frames in hex, in the order in which they came.
 """
 
 from __future__ import annotations
