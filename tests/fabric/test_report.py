@@ -103,7 +103,12 @@ def test_the_command_writes_summary_report_and_capture(tmp_path: Path) -> None:
     scenario.write_text(yaml.safe_dump(SCENARIO))
     done = CliRunner().invoke(app, ["run", str(scenario), "--out", str(out)])
     assert done.exit_code == 0
-    assert sorted(path.name for path in out.iterdir()) == ["nic1.pcapng", "report.html", "summary.json"]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "nic1.pcapng",
+        "queue-pairs.jsonl",
+        "report.html",
+        "summary.json",
+    ]
     summary = json.loads((out / "summary.json").read_text())
     assert summary["verified"] and [phase["kind"] for phase in summary["phases"]] == ["write", "incast"]
     assert summary["goodput_over_time"]["interval_us"] == 10
