@@ -143,7 +143,11 @@ class Engine:
     def _stop(self) -> None:
         if self._daemon is not None:
             self._daemon.terminate()
-            self._daemon.wait(START_TIMEOUT)
+            try:
+                self._daemon.wait(START_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                self._daemon.kill()
+                raise
         if self._folder is not None:
             shutil.rmtree(self._folder)
 
