@@ -1,7 +1,7 @@
 """Starts the switch of one container and keeps it company: BMv2 where `simple_switch_grpc` is, else `mrcfab switch`.
 
-It finds the interface of each port by the subnet of its link, says in one line why a switch cannot start, gives the
-data queue of every port its rate, and then reports the container healthy (the file READY).
+It finds the interface of each port by the subnet of its link, or by name, says in one line why a switch cannot
+start, gives the data queue of every port its rate, and then reports the container healthy (the file READY).
 
 Standard library and Python 3.8 only: it also runs in BMv2's own image, which has no more.
 """
@@ -42,17 +42,22 @@ class StartError(Exception):
     """Why the switch can't start. str() is one line."""
 
 
-def interface_of(port: str, subnet: IPv4Network) -> str:
-    """The interface with an address in the subnet. Raises StartError."""
-    addresses = {name: address for _, name in socket.if_nameindex() if (address := _address(name)) is not None}
-    for name, address in addresses.items():
-        if address in subnet:
-            mtu = struct.unpack_from("i", _ask(name, _SIOCGIFMTU), 16)[0]
-            if mtu < SMALLEST_MTU:
-                raise StartError(f"port {port}: {name} has an MTU of {mtu} bytes, the fabric needs {SMALLEST_MTU}")
-            return name
-    there = ", ".join(f"{name} {address}" for name, address in addresses.items())
-    raise StartError(f"port {port}: no interface has an address in {subnet}; there are {there}")
+def interface_of(port: str, place: str) -> str:
+    """The interface of this name, or with an address in this subnet. Raises StartError."""
+    addresses = {name: _address(name) for _, name in socket.if_nameindex()}
+    if "/" in place:
+        subnet = IPv4Network(place)
+        found = [name for name, address in addresses.items() if address is not None and address in subnet]
+    else:
+        found = [name for name in addresses if name == place]
+    if not found:
+        what = f"no interface has an address in {place}" if "/" in place else f"no interface {place}"
+        there = ", ".join(f"{name} {address or ''}".strip() for name, address in addresses.items())
+        raise StartError(f"port {port}: {what}; there are {there}")
+    mtu = struct.unpack_from("i", _ask(found[0], _SIOCGIFMTU), 16)[0]
+    if mtu < SMALLEST_MTU:
+        raise StartError(f"port {port}: {found[0]} has an MTU of {mtu} bytes, the fabric needs {SMALLEST_MTU}")
+    return found[0]
 
 
 def _address(name: str) -> IPv4Address | None:
@@ -141,8 +146,8 @@ def run(options: argparse.Namespace) -> int:
     READY.unlink(missing_ok=True)
     ports = []
     for text in options.ports:
-        number, _, subnet = text.partition("@")
-        ports.append(f"{number}@{interface_of(number, IPv4Network(subnet))}")
+        number, _, place = text.partition("@")
+        ports.append(f"{number}@{interface_of(number, place)}")
     check_machine(options.grpc)
     told = False
     process = subprocess.Popen(command(options, ports))
@@ -185,7 +190,7 @@ def main() -> int:
     parser.add_argument(
         "--queue-rate", type=int, default=int(os.environ.get("MRCFAB_QUEUE_RATE", "0")), metavar="PACKETS/S"
     )
-    parser.add_argument("ports", nargs="+", metavar="PORT@SUBNET")
+    parser.add_argument("ports", nargs="+", metavar="PORT@PLACE")
     options = parser.parse_args()
     try:
         return run(options)

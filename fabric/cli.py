@@ -27,6 +27,7 @@ from fabric.compose import DEFAULT_SUBNET, PROJECT, compose_file
 from fabric.control import ControlError
 from fabric.doctor import examine
 from fabric.events_cli import events_app
+from fabric.kubernetes import manifests
 from fabric.nodes import CPU_PORT
 from fabric.run import Run
 from nic_model.cli import nic_app
@@ -133,6 +134,9 @@ def compose(
     file: Annotated[Path, typer.Argument(metavar="TOPOLOGY", help="The topology file.", show_default=False)],
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Else to stdout.")] = None,
     subnet: Annotated[str, typer.Option(metavar="NETWORK", help="For the containers' networks.")] = str(DEFAULT_SUBNET),
+    kubernetes: Annotated[
+        bool, typer.Option("--kubernetes", help="Manifests for several hosts instead (docs/containers.md).")
+    ] = False,
 ) -> None:
     """Make a compose file: a container for each switch and NIC, a network for each link, and a controller.
 
@@ -141,7 +145,10 @@ def compose(
     place = (output.parent if output is not None else Path()).resolve()
     try:
         topo = Topology.load(file)
-        text = compose_file(topo, _seen_from(place, file), _seen_from(place, PROJECT), IPv4Network(subnet))
+        if kubernetes:
+            text = manifests(topo, file)
+        else:
+            text = compose_file(topo, _seen_from(place, file), _seen_from(place, PROJECT), IPv4Network(subnet))
         if output is None:
             typer.echo(text, nl=False)
         else:

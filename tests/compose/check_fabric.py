@@ -6,6 +6,7 @@ Not part of `make test`: it needs a Docker engine, and minutes. The tests share 
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections import Counter
@@ -83,7 +84,8 @@ def test_every_path_answers(fabric: ComposeFabric) -> None:
 
 
 # ---- packets on a link ---------------------------------------------------------------------------------------
-# What the PTF suite proves of one switch, here of the switches in their containers, frame by frame.
+# What the packet tests prove of one switch, here of the switches in their containers. The place for a part of a PTF
+# suite: `exchange` puts frames on a port of a T0 and gives back what came out of it.
 
 
 def round_trip(fabric: ComposeFabric, plane: int, dscp: int, size: int) -> tuple[Packet, Packet]:
@@ -175,8 +177,11 @@ def test_a_switch_that_came_back_is_empty_until_the_next_push(fabric: ComposeFab
 # ---- a switch that doesn't start says why --------------------------------------------------------------------------
 
 
-def start_switch(fabric: ComposeFabric, *options: str, port: str = "1@127.0.0.0/8") -> tuple[int, str]:
-    command = ("python3", "/switch.py", "--device-id=1", "--grpc=0.0.0.0:9559", "--queue-rate=1000", port)
+def start_switch(
+    fabric: ComposeFabric, *options: str, port: str = "1@127.0.0.0/8", device_id: str = "1"
+) -> tuple[int, str]:
+    """Exit code, and what it said on stderr, of a switch that can't run."""
+    command = ("python3", "/switch.py", f"--device-id={device_id}", "--grpc=0.0.0.0:9559", "--queue-rate=1000", port)
     done = fabric.run(fabric.switch_image, options, *command)
     return done.returncode, done.stderr.strip()
 
@@ -196,8 +201,18 @@ def test_a_taken_port_is_named(fabric: ComposeFabric) -> None:
     )
 
 
-def test_a_missing_link_is_named(fabric: ComposeFabric) -> None:
-    assert start_switch(fabric, "--network=none", port="1@10.1.2.0/29") == (
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [("10.1.2.0/29", "no interface has an address in 10.1.2.0/29"), ("port1", "no interface port1")],
+)
+def test_a_missing_link_is_named(fabric: ComposeFabric, place: str, reason: str) -> None:
+    assert start_switch(fabric, "--network=none", port=f"1@{place}") == (
         1,
-        "error: port 1: no interface has an address in 10.1.2.0/29; there are lo 127.0.0.1",
+        f"error: port 1: {reason}; there are lo 127.0.0.1",
     )
+
+
+def test_a_switch_that_ends_by_itself_is_reported(fabric: ComposeFabric) -> None:
+    code, said = start_switch(fabric, "--network=none", "--cap-add=NET_RAW", device_id="one")
+    assert code == 1
+    assert re.fullmatch(r"error: \S+ (ended with exit code \d+|was ended by SIG\w+), see above", said.splitlines()[-1])

@@ -58,7 +58,7 @@ class Engine:
                 self._start()
             if self.run(["docker", "compose", "version"]).returncode:
                 self._add_compose()
-            if not self._has(self.base):
+            if not self.has_image(self.base):
                 self.base = self._make_base()
         except BaseException:
             self._stop()
@@ -87,10 +87,6 @@ class Engine:
             text=True,
             cwd=PROJECT,
         )
-
-    def has_image(self, name: str) -> bool:
-        """Whether an image is here, or could be pulled."""
-        return self._has(name)
 
     def run(
         self, command: Sequence[str], environment: Mapping[str, str] | None = None, stdin: str | None = None
@@ -143,7 +139,11 @@ class Engine:
     def _stop(self) -> None:
         if self._daemon is not None:
             self._daemon.terminate()
-            self._daemon.wait(START_TIMEOUT)
+            try:
+                self._daemon.wait(START_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                self._daemon.kill()
+                raise
         if self._folder is not None:
             shutil.rmtree(self._folder)
 
@@ -164,7 +164,8 @@ class Engine:
         if version.returncode:
             raise NoEngineError(f"no compose plugin: {version.stderr.strip().splitlines()[0]}")
 
-    def _has(self, image: str) -> bool:
+    def has_image(self, image: str) -> bool:
+        """Whether an image is here, or could be pulled."""
         if not self.run(["docker", "image", "inspect", image]).returncode:
             return True
         own = self._daemon is not None  # its namespace leads nowhere
