@@ -120,7 +120,7 @@ def _container(image: str, command: list[str], capabilities: list[str], environm
 
 
 def _probe(command: list[str]) -> Object:
-    return {"exec": {"command": command}, "periodSeconds": 2}
+    return {"exec": {"command": command}, "periodSeconds": 5}
 
 
 def _deployment(name: str, container: Object, ports: dict[int, str]) -> Object:
