@@ -21,6 +21,7 @@ from fabric.control import ControlError
 from fabric.nodes import CPU_PORT
 from fabric.run import Run
 from nic_model.cli import nic_app
+from switch_model.cli import switch_app
 from switch_model.device import Device
 from switch_model.server import P4RuntimeServer
 
@@ -35,6 +36,7 @@ app = typer.Typer(
 app.add_typer(topo_app, name="topo")
 app.add_typer(routes_app, name="routes")
 app.add_typer(nic_app, name="nic")
+app.add_typer(switch_app)
 
 
 @app.command()

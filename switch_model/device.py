@@ -110,22 +110,23 @@ class Device:
             raise ValueError(f"{self.name} has no CPU port")
         return self.ingress(self.cpu_port, frame, now)
 
-    def dequeue(self, port: int, now: int) -> Frame | None:
+    def dequeue(self, port: int, now: int, closed: int = 0) -> Frame | None:
         """The next frame to send on `port`: of the highest priority, run through egress and deparser. Packets that
-        egress drops are skipped; None when nothing is left."""
+        egress drops are skipped; None when nothing is left. `closed` has a bit for each priority that may not send
+        now."""
         pipeline = self.pipeline
         if pipeline is None:
             return None
         next_packet, egress = self._traffic.dequeue, pipeline.egress
-        while (state := next_packet(port)) is not None:
+        while (state := next_packet(port, closed)) is not None:
             frame = egress(port, state, now)
             if frame is not None:
                 return frame
         return None
 
-    def depth(self, port: int) -> int:
-        """Packets queued for `port`."""
-        return self._traffic.depth(port)
+    def depth(self, port: int, priority: int | None = None) -> int:
+        """Packets queued for `port`, in one queue or in all."""
+        return self._traffic.depth(port, priority)
 
     def occupancy(self) -> int:
         """Packets queued for all ports."""

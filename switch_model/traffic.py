@@ -38,12 +38,16 @@ class TrafficManager:
         line.depth += 1
         return port
 
-    def dequeue(self, port: int) -> tuple[Any, ...] | None:
-        """The next packet of the highest priority, or None."""
+    def dequeue(self, port: int, closed: int = 0) -> tuple[Any, ...] | None:
+        """The next packet of the highest priority that has one, or None. `closed` has a bit for each priority that
+        may not send now."""
         line = self._ports.get(port)
-        if line is None or not line.filled:
+        if line is None:
             return None
-        priority = line.filled.bit_length() - 1
+        filled = line.filled & ~closed
+        if not filled:
+            return None
+        priority = filled.bit_length() - 1
         queue = line.queues[priority]
         packet = queue.popleft()
         line.depth -= 1
