@@ -6,11 +6,11 @@ import asyncio
 import threading
 from collections.abc import Coroutine, Iterable, Sequence
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import grpc
 from finsy.p4schema import P4UpdateType
-from finsy.proto import p4r, p4r_grpc
+from finsy.proto import U128, p4r, p4r_grpc, rpc_code, rpc_status
 
 from controller.p4runtime import Pipeline, Refusal, SwitchClient
 from controller.packet_io import PacketIn, PacketIo
@@ -46,6 +46,26 @@ def wait_for(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run_coroutine_threadsafe(limited(), _loop()).result()
 
 
+class Error(NamedTuple):
+    """What P4Runtime says about an update or a request."""
+
+    code: str
+    message: str
+
+
+def _errors(error: Any) -> list[Error]:
+    """One p4.v1.Error for each update (P4Runtime 1.4, "Error Reporting Messages"), or what the RPC failed with."""
+    details = dict(error.trailing_metadata()).get("grpc-status-details-bin")
+    if details is None:
+        return [Error(error.code().name, error.details())]
+    found = []
+    for detail in rpc_status.Status.FromString(details).details:
+        message = p4r.Error()
+        detail.Unpack(message)
+        found.append(Error(rpc_code.Code.Name(message.canonical_code), message.message))
+    return found
+
+
 class ControlPlane:
     """A controller's connection to one switch, as its primary with `election_id`."""
 
@@ -70,6 +90,10 @@ class ControlPlane:
     def commit_pipeline(self) -> None:
         wait_for(self._client.commit_pipeline())
 
+    def cookie(self) -> int | None:
+        """Of the switch's pipeline; None if it has none."""
+        return wait_for(self._client.cookie())
+
     def write(self, update: P4UpdateType, entries: Sequence[Entry]) -> list[Refusal]:
         return wait_for(self._client.write(update, entries))
 
@@ -82,6 +106,16 @@ class ControlPlane:
 
     def packet_out(self, port: int, frame: bytes) -> None:
         wait_for(self._packets.send(port, frame))
+
+    def refused(self, update: P4UpdateType, *entities: p4r.Entity, **fields: Any) -> list[Error]:
+        """Write entities as they are; the error of each update, or the one of the request. `fields` are the request's."""
+        updates = [p4r.Update(type=update.vt(), entity=entity) for entity in entities]
+        defaults = {"device_id": self.device_id, "election_id": U128.encode(self.election_id), "updates": updates}
+        try:
+            self.stub.Write(p4r.WriteRequest(**(defaults | fields)), timeout=TIMEOUT)
+        except grpc.RpcError as error:
+            return _errors(error)
+        return []
 
     def read(self, *selectors: p4r.Entity) -> list[p4r.Entity]:
         request = p4r.ReadRequest(device_id=self.device_id, entities=selectors)

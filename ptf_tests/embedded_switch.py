@@ -15,7 +15,7 @@ from switch_model.codegen import Frame
 from switch_model.device import Device
 from switch_model.realtime import RealTimeDriver, event_loop
 from switch_model.server import P4RuntimeServer
-from tests.dataplane.entries import CPU_PORT, DATA, MARKER_PORT, PORTS, QUEUES_PER_PORT
+from tests.dataplane.entries import CPU_PORT, MARKER_PORT, PORTS, QUEUES_PER_PORT
 from tests.dataplane.processes import Addresses
 
 MAX_FRAME = 1 << 16
@@ -58,9 +58,9 @@ async def serve(where: Addresses, rates: dict[int, int]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("addresses", type=Addresses.parse)
-    parser.add_argument("--data-rate", type=int, default=0)
+    parser.add_argument("--queue-rate", action="append", default=[], metavar="QUEUE=PACKETS/S")
     arguments = parser.parse_args()
-    rates = {DATA: arguments.data_rate} if arguments.data_rate else {}
+    rates = {int(queue): int(rate) for queue, _, rate in (text.partition("=") for text in arguments.queue_rate)}
     with asyncio.Runner(loop_factory=event_loop) as runner:
         runner.run(serve(arguments.addresses, rates))
 

@@ -8,7 +8,8 @@ to come, and the counted transmissions that none came astray.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar
 
@@ -279,9 +280,11 @@ class SwitchTest(BaseTest):  # type: ignore[misc]
 class OwnSwitchTest(BaseTest):  # type: ignore[misc]
     """A test on switches of its own, which it may stop, overload and kill."""
 
-    _groups: ClassVar = ["own_switch"]
-    data_rate = 0
-    """Of each port's data queue in packets/s; 0: as fast as it can."""
+    rates: ClassVar[Mapping[int, int]] = {}
+    """Of each port's queues in packets/s."""
+
+    def __init_subclass__(cls) -> None:
+        cls._groups = ["own_switch"]  # ptf adds to it, class by class
 
     def setUp(self) -> None:
         super().setUp()
@@ -291,8 +294,20 @@ class OwnSwitchTest(BaseTest):  # type: ignore[misc]
     def start(self) -> OwnSwitch:
         """One more switch, without a pipeline."""
         device = next(_devices)
-        process = self.enterContext(running(ptf.config["platform"], DEVICE_ID + device, self.data_rate))
+        process = self.enterContext(running(ptf.config["platform"], DEVICE_ID + device, self.rates))
         switch = OwnSwitch(process, device)
         self.addCleanup(switch.control.close)
         self.addCleanup(switch.unplug)
         return switch
+
+
+def cases(module: dict[str, Any], base: type[BaseTest], named: Mapping[str, Mapping[str, Any]]) -> None:
+    """Add a test to `module` for each case: a subclass of `base` with these attributes, which runs `check`.
+
+    The name is the rule that the case is about, in words.
+    """
+    for rule, attributes in named.items():
+        name = "".join(word[:1].upper() + word[1:] for word in re.findall(r"\w+", rule.replace("'", "")))
+        assert name not in module, f"two tests are called {name}"
+        body = {"__doc__": rule, "__module__": module["__name__"], "runTest": lambda self: self.check(), **attributes}
+        module[name] = type(name, (base,), body)

@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("target", choices=TARGETS)
     parser.add_argument("--seed", type=int, help="of the order of the tests; a new one each time if not given")
     parser.add_argument("tests", nargs="*", help="names or groups, as ptf takes them; all if none is given")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     if arguments.target == "bmv2" and BMV2 is None:
         print(f"skipped: {NO_BMV2} ({len(test_names(arguments.tests))} tests)")
         return

@@ -108,8 +108,8 @@ def fabric_role(
 def basic(routes: dict[str, int]) -> list[Entry]:
     """A switch with its own uN, these routes to ports, the traffic classes, and a way for markers."""
     return [
-        *(next_hop(port) for port in (*PORTS, MARKER_PORT)),
-        route(f"{MARKER_DESTINATION}/128", MARKER_PORT),
+        *(next_hop(port) for port in PORTS),
+        *marker_way(),
         *(route(prefix, port) for prefix, port in routes.items()),
         sid(OWN_UN),
         traffic_class(TRIMMABLE, DATA, trimmable=True),
@@ -117,6 +117,14 @@ def basic(routes: dict[str, int]) -> list[Entry]:
         traffic_class(TRIMMED, TRIM),
         traffic_class(TRIMMED_LASTHOP, TRIM),
         traffic_class(CONTROL_DSCP, CONTROL),
+    ]
+
+
+def marker_way() -> list[Entry]:
+    """What brings markers from every port to MARKER_PORT, but for the class of CONTROL_DSCP."""
+    return [
+        next_hop(MARKER_PORT),
+        route(f"{MARKER_DESTINATION}/128", MARKER_PORT),
         *(station(port) for port in PORTS),
     ]
 

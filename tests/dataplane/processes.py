@@ -10,11 +10,13 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import cache
+from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import grpc
@@ -22,7 +24,7 @@ from thriftpy2 import load as load_thrift
 from thriftpy2.protocol import TBinaryProtocolFactory, TMultiplexedProtocolFactory
 from thriftpy2.rpc import make_client
 
-from tests.dataplane.entries import CPU_PORT, DATA, MARKER_PORT, PORTS, QUEUES_PER_PORT
+from tests.dataplane.entries import CPU_PORT, MARKER_PORT, PORTS, QUEUES_PER_PORT
 
 BMV2 = shutil.which("simple_switch_grpc")
 NO_BMV2 = "no simple_switch_grpc"
@@ -83,10 +85,10 @@ def free_ports(count: int) -> list[int]:
 
 @dataclass
 class SwitchProcess:
-    """A switch without a pipeline. `data_rate` in packets/s is that of each port's data queue, 0: as fast as it can."""
+    """A switch without a pipeline. `rates` in packets/s are those of each port's queues; others are never held up."""
 
     addresses: Addresses
-    data_rate: int = 0
+    rates: Mapping[int, int] = field(default_factory=dict)
     process: subprocess.Popen[bytes] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -102,7 +104,7 @@ class SwitchProcess:
             except grpc.FutureTimeoutError:
                 self.stop()
                 raise RuntimeError(f"no answer within {TIMEOUT:g} s from: {' '.join(self._command())}") from None
-        if self.data_rate and self.addresses.thrift:
+        if self.rates and self.addresses.thrift:
             self._shape_bmv2()
 
     def stop(self) -> None:
@@ -114,8 +116,8 @@ class SwitchProcess:
         where = self.addresses
         if where.dataplane:
             return bmv2_command(where)
-        rate = ["--data-rate", str(self.data_rate)] if self.data_rate else []
-        return [sys.executable, "-m", EMBEDDED_SWITCH, str(where), *rate]
+        rates = [word for queue, rate in self.rates.items() for word in ("--queue-rate", f"{queue}={rate}")]
+        return [sys.executable, "-m", EMBEDDED_SWITCH, str(where), *rates]
 
     def _shape_bmv2(self) -> None:
         """BMv2 takes the rates of its queues over Thrift only, queue by queue."""
@@ -123,8 +125,8 @@ class SwitchProcess:
         protocol = TMultiplexedProtocolFactory(TBinaryProtocolFactory(), "simple_switch")
         client = make_client(service, "127.0.0.1", self.addresses.thrift, proto_factory=protocol)
         try:
-            for port in (*PORTS, MARKER_PORT):
-                client.set_egress_priority_queue_rate(port, DATA, self.data_rate)
+            for port, (queue, rate) in product((*PORTS, MARKER_PORT), self.rates.items()):
+                client.set_egress_priority_queue_rate(port, queue, rate)
         finally:
             client.close()
 
@@ -139,7 +141,9 @@ def bmv2_command(where: Addresses) -> list[str]:
 
 
 @contextmanager
-def running(target: str, device_id: int = DEVICE_ID, data_rate: int = 0) -> Iterator[SwitchProcess]:
+def running(
+    target: str, device_id: int = DEVICE_ID, rates: Mapping[int, int] = MappingProxyType({})
+) -> Iterator[SwitchProcess]:
     """A switch of the kind `embedded` or `bmv2` on free ports, stopped at the end by its process id."""
     with tempfile.TemporaryDirectory(prefix="switch-") as sockets:
         if target == "bmv2":
@@ -147,7 +151,7 @@ def running(target: str, device_id: int = DEVICE_ID, data_rate: int = 0) -> Iter
             where = Addresses(f"127.0.0.1:{p4runtime}", device_id, "", f"127.0.0.1:{dataplane}", thrift)
         else:
             where = Addresses(f"127.0.0.1:{free_ports(1)[0]}", device_id, sockets)
-        switch = SwitchProcess(where, data_rate)
+        switch = SwitchProcess(where, rates)
         try:
             yield switch
         finally:
