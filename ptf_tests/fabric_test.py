@@ -218,6 +218,10 @@ class OwnSwitch(Switch):
         self._installed.clear()
         self.begin()
 
+    def drain(self) -> None:
+        """Forget what came out until now."""
+        self._dataplane.flush()
+
     def reconnect(self, election_id: int) -> None:
         """As a controller that was started again."""
         self.control.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv6Address
 from typing import ClassVar
 
 from scapy.layers.inet6 import ICMPv6TimeExceeded, IPerror6
@@ -9,7 +10,6 @@ from scapy.layers.l2 import Ether
 
 from controller.drop_reasons import DROP_REASONS
 from controller.packet_io import PacketIn, icmp_time_exceeded
-from ipaddress import IPv6Address
 from ptf_tests.fabric_test import SwitchTest, cases
 from tests.dataplane.counters import Count
 from tests.dataplane.entries import (
@@ -30,7 +30,7 @@ from tests.dataplane.entries import (
     queue_limits,
     route,
 )
-from tests.dataplane.frames import forwarded, frame
+from tests.dataplane.frames import forwarded, frame, marker
 from tests.dataplane.vectors import un_frame
 
 ROUTES = {f"{BLOCK}:2::/48": 1, "fd00::2/128": 3}
@@ -173,6 +173,7 @@ class PortsCountWhatGoesInAndOut(SwitchTest):
             self.switch.send(sent)
         self.switch.expect(1, *[forwarded(GOOD, 1, dst=f"{BLOCK}:2::")] * 2)
         self.switch.expect_packet_in(PacketIn(INGRESS_PORT, "hop_limit", expired))
+        self.switch.done(no_route=[dropped], hop_limit=[expired])
 
         def added(after: dict[int, Count], before: dict[int, Count], port: int) -> Count:
             old = before.get(port, Count(0, 0))
@@ -180,8 +181,7 @@ class PortsCountWhatGoesInAndOut(SwitchTest):
             return Count(new.packets - old.packets, new.bytes - old.bytes)
 
         now_rx, now_tx = control.counter("port_rx", ports), control.counter("port_tx", ports)
-        received = [GOOD, GOOD, dropped, expired]
-        self.assertEqual(added(now_rx, rx, INGRESS_PORT), Count(4, sum(map(len, received))))
+        received = [GOOD, GOOD, dropped, expired, marker()]  # done() sends the marker
+        self.assertEqual(added(now_rx, rx, INGRESS_PORT), Count(5, sum(map(len, received))))
         self.assertEqual(added(now_tx, tx, 1), Count(2, 2 * len(GOOD)))
         self.assertEqual(added(now_tx, tx, CPU_PORT), Count(1, len(expired)))
-        self.switch.done(no_route=[dropped], hop_limit=[expired])

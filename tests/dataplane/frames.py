@@ -50,11 +50,16 @@ def frame(
     return made
 
 
-def forwarded(sent: bytes, port: int, *, dst: str | None = None) -> bytes:
+def routed(sent: bytes, src_mac: str, dst_mac: str, dst: str | None = None) -> bytes:
     """What a router makes of a frame: MACs, hop limit, and `dst` in place of the destination; all else is the same."""
-    macs = bytes.fromhex((neighbour_mac(port) + ROUTER_MAC).replace(":", ""))
+    macs = bytes.fromhex((dst_mac + src_mac).replace(":", ""))
     destination = sent[DST_ADDR:54] if dst is None else IPv6Address(dst).packed
     return macs + sent[12:HOP_LIMIT] + bytes([sent[HOP_LIMIT] - 1]) + sent[SRC_ADDR:DST_ADDR] + destination + sent[54:]
+
+
+def forwarded(sent: bytes, port: int, *, dst: str | None = None) -> bytes:
+    """The frame as it leaves the switch under test through `port`."""
+    return routed(sent, ROUTER_MAC, neighbour_mac(port), dst)
 
 
 def remarked(sent: bytes, dscp: int) -> bytes:
@@ -63,15 +68,20 @@ def remarked(sent: bytes, dscp: int) -> bytes:
     return sent[:DSCP] + word.to_bytes(2, "big") + sent[DSCP + 2 :]
 
 
-def trimmed(sent: bytes, port: int, dscp: int, size: int = 128, dst: str | None = None) -> bytes:
+def cut(out: bytes, dscp: int, size: int = 128) -> bytes:
     """What is left of a frame that is trimmed to `size` bytes: outer DSCP and length, a prefix of everything else.
 
     The strict rule (SAI_SWITCH_ATTR_PACKET_TRIM_SIZE; UEC 1.0 4.1): ECN, flow label, inner header, UDP length and
     checksum stay, so that UDP's length tells what was cut off.
     """
-    out = remarked(forwarded(sent, port, dst=dst), dscp)
-    length = min(int.from_bytes(sent[LENGTH : LENGTH + 2], "big"), size - ETHERNET - IP6)
+    length = min(int.from_bytes(out[LENGTH : LENGTH + 2], "big"), size - ETHERNET - IP6)
+    out = remarked(out, dscp)
     return (out[:LENGTH] + length.to_bytes(2, "big") + out[LENGTH + 2 :])[:size]
+
+
+def trimmed(sent: bytes, port: int, dscp: int, size: int = 128, dst: str | None = None) -> bytes:
+    """The frame as it leaves the switch under test through a congested `port`."""
+    return cut(forwarded(sent, port, dst=dst), dscp, size)
 
 
 def ecn_of(one: bytes) -> int:
