@@ -9,8 +9,9 @@ from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 import grpc
+from finsy import GRPCStatusCode
 from finsy.p4schema import P4UpdateType
-from finsy.proto import U128, p4r, p4r_grpc, rpc_code, rpc_status
+from finsy.proto import U128, p4r, p4r_grpc, rpc_status
 
 from controller.p4runtime import Pipeline, Refusal, SwitchClient
 from controller.packet_io import PacketIn, PacketIo
@@ -62,7 +63,7 @@ def _errors(error: Any) -> list[Error]:
     for detail in rpc_status.Status.FromString(details).details:
         message = p4r.Error()
         detail.Unpack(message)
-        found.append(Error(rpc_code.Code.Name(message.canonical_code), message.message))
+        found.append(Error(GRPCStatusCode(message.canonical_code).name, message.message))
     return found
 
 
@@ -108,9 +109,13 @@ class ControlPlane:
         wait_for(self._packets.send(port, frame))
 
     def refused(self, update: P4UpdateType, *entities: p4r.Entity, **fields: Any) -> list[Error]:
-        """Write entities as they are; the error of each update, or the one of the request. `fields` are the request's."""
+        """Write entities as they are; the error of each update, or of the request. `fields` replace the request's."""
         updates = [p4r.Update(type=update.vt(), entity=entity) for entity in entities]
-        defaults = {"device_id": self.device_id, "election_id": U128.encode(self.election_id), "updates": updates}
+        defaults: dict[str, Any] = {
+            "device_id": self.device_id,
+            "election_id": U128.encode(self.election_id),
+            "updates": updates,
+        }
         try:
             self.stub.Write(p4r.WriteRequest(**(defaults | fields)), timeout=TIMEOUT)
         except grpc.RpcError as error:

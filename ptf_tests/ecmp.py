@@ -301,5 +301,3 @@ class ATrimmedPacketTakesItsTwinsMember(EcmpTest):
             self.switch.send(sent)
             self.switch.expect(port, trimmed(sent, port, TRIMMED))
         self.switch.done()
-
-

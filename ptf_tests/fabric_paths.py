@@ -67,8 +67,7 @@ class PathTest(OwnSwitchTest):
         """Through one switch; what must come out."""
         hop = self.hops[place]
         hop.switch.send(sent, port=hop.back)
-        out = routed(sent, hop.spec.mac, hop.next_mac, self.containers[place + 1])
-        return out
+        return routed(sent, hop.spec.mac, hop.next_mac, self.containers[place + 1])
 
     def limits(self, place: int, data: int) -> Entry:
         return queue_limits(self.hops[place].onward, data, 60)

@@ -113,6 +113,13 @@ class Switch:
             raise AssertionError(f"{missing} of {count} frames did not come out")
         return [(one.port, one.packet) for one in found]
 
+    def receive_until(self, last: bytes) -> list[tuple[int, bytes]]:
+        """All frames that come before this one."""
+        found: list[tuple[int, bytes]] = []
+        while (one := self.receive(1)[0])[1] != last:
+            found.append(one)
+        return found
+
     def expect_packet_in(self, expected: PacketIn) -> None:
         found = self.control.packet_in()
         assert found == expected, f"packet-in {found}, expected {expected}"
@@ -221,6 +228,11 @@ class OwnSwitch(Switch):
     def drain(self) -> None:
         """Forget what came out until now."""
         self._dataplane.flush()
+
+    def set_port_up(self, port: int, up: bool) -> None:
+        """BMv2 only: what its P4Runtime server sees of a link."""
+        change = self._dataplane.port_up if up else self._dataplane.port_down
+        change(self.device, port)
 
     def reconnect(self, election_id: int) -> None:
         """As a controller that was started again."""

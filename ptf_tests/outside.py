@@ -1,4 +1,4 @@
-"""What is outside this program (docs/targets.md): dropped or carried whole, counted by its reason, never half-changed."""
+"""What is outside this program (docs/targets.md): dropped whole, counted by its reason, never half-changed."""
 
 from __future__ import annotations
 

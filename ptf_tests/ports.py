@@ -81,9 +81,7 @@ class Stream:
             replies = self.stub.PacketStream(iter(self._requests.get, None))
             self._reader = threading.Thread(target=self._read, args=[replies], daemon=True)
             self._reader.start()
-        self._requests.put(
-            self._messages.PacketStreamRequest(device_id=self._device_id, port=port, packet=packet)
-        )
+        self._requests.put(self._messages.PacketStreamRequest(device_id=self._device_id, port=port, packet=packet))
         return len(packet)
 
     def _read(self, replies: Any) -> None:

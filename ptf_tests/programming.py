@@ -20,7 +20,6 @@ from tests.dataplane.entries import (
     basic,
     discard_route,
     group,
-    group_route,
     next_hop,
     queue_limits,
     route,
@@ -295,22 +294,6 @@ class APipelineThatIsPushedAgainWipesAllState(OwnSwitchTest):
         self.switch.install(*basic(ROUTES))
         self.switch.send(SENT)
         self.switch.expect(1, forwarded(SENT, 1))
-        self.switch.done()
-
-
-class APipelineThatIsReconciledKeepsTheEntries(OwnSwitchTest):
-    """RECONCILE_AND_COMMIT: what was written is still there, groups too, and forwards."""
-
-    def runTest(self) -> None:
-        self.switch.install(*basic(ROUTES), group(1, (3,)), group_route("fd00:9::/64", 1, 5))
-        before = sorted(map(str, self.switch.control.entries()))
-        set_pipeline(self.switch.control, SetConfig.RECONCILE_AND_COMMIT)
-        self.assertEqual(sorted(map(str, self.switch.control.entries())), before)
-        self.switch.begin()
-        grouped = frame(200, dst="fd00:9::1")
-        for sent, port in ((SENT, 1), (grouped, 3)):
-            self.switch.send(sent)
-            self.switch.expect(port, forwarded(sent, port))
         self.switch.done()
 
 

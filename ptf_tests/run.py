@@ -7,6 +7,7 @@ BMv2 and that is said; 1: a test failed; 2: bad input.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import signal
@@ -54,10 +55,8 @@ def run(target: str, seed: int, selected: list[str]) -> int:
         try:
             code = ptf.wait()
         finally:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(ptf.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
             ptf.wait()
     print(f"ptf on {target}: {'passed' if code == 0 else 'FAILED'}, seed {seed}, {time.monotonic() - started:.0f} s")
     return code

@@ -209,7 +209,7 @@ class TheLongestPrefixWinsInTheFib(SwitchTest):
 
 
 class UnknownUsidsFallIntoTheBlocksBlackhole(SwitchTest):
-    """A discard route for the block (sonic-mgmt's test_srv6_no_sid_blackhole): 100 packets, all dropped, all counted."""
+    """A discard route for the block (sonic-mgmt's test_srv6_no_sid_blackhole): 100 packets, dropped and counted."""
 
     def runTest(self) -> None:
         self.switch.install(*basic({"::/0": 2, f"{BLOCK}:2::/48": 1}), discard_route(f"{BLOCK}::/32"))

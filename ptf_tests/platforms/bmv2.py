@@ -1,6 +1,6 @@
 """PTF platform: BMv2, its ports behind its data-plane gRPC service.
 
-    ptf --platform bmv2 --platform-args p4runtime=HOST:PORT,dataplane=HOST:PORT,thrift=PORT
+ptf --platform bmv2 --platform-args p4runtime=HOST:PORT,dataplane=HOST:PORT,thrift=PORT
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """PTF platform: the embedded target, each port a local socket.
 
-    ptf --platform embedded --platform-args p4runtime=HOST:PORT,sockets=DIRECTORY
+ptf --platform embedded --platform-args p4runtime=HOST:PORT,sockets=DIRECTORY
 """
 
 from __future__ import annotations

@@ -98,9 +98,7 @@ def host_role(port: int, size: int = 128, dscp: int = TRIMMED_LASTHOP) -> Entry:
     return Entry("port_role", (("egress_port", port),), "host_role", (("dscp", dscp), ("size", size)))
 
 
-def fabric_role(
-    port: int, size: int = 128, dscp: int = TRIMMED, mark_from: int = NO_MARKS, span: int = 1
-) -> Entry:
+def fabric_role(port: int, size: int = 128, dscp: int = TRIMMED, mark_from: int = NO_MARKS, span: int = 1) -> Entry:
     params = (("dscp", dscp), ("size", size), ("from", mark_from), ("span", span))
     return Entry("port_role", (("egress_port", port),), "fabric_role", params)
 
@@ -130,6 +128,6 @@ def marker_way() -> list[Entry]:
 
 
 def shifted(address: str) -> str:
-    """What a uN makes of a destination (RFC 9800 4.1): the block stays, the argument moves up by one uSID of 16 bits."""
+    """What a uN makes of a destination (RFC 9800 4.1): the block stays, the argument moves up by one uSID."""
     number = int(IPv6Address(address))
     return str(IPv6Address(number >> 96 << 96 | (number << 16) % (1 << 96)))

@@ -98,7 +98,8 @@ class SwitchProcess:
         """Returns once it answers. Raises RuntimeError."""
         output = subprocess.DEVNULL
         self.process = subprocess.Popen(self._command(), stdin=output, stdout=output, stderr=output)
-        with grpc.insecure_channel(self.addresses.p4runtime) as channel:
+        retries = [("grpc.initial_reconnect_backoff_ms", 20), ("grpc.max_reconnect_backoff_ms", 20)]
+        with grpc.insecure_channel(self.addresses.p4runtime, retries) as channel:
             try:
                 grpc.channel_ready_future(channel).result(TIMEOUT)
             except grpc.FutureTimeoutError:
@@ -122,7 +123,7 @@ class SwitchProcess:
     def _shape_bmv2(self) -> None:
         """BMv2 takes the rates of its queues over Thrift only, queue by queue."""
         service = load_thrift(str(_HERE / "bmv2_queues.thrift"), module_name="bmv2_queues_thrift").SimpleSwitch
-        protocol = TMultiplexedProtocolFactory(TBinaryProtocolFactory(), "simple_switch")
+        protocol = TMultiplexedProtocolFactory(TBinaryProtocolFactory(), "simple_switch")  # type: ignore[no-untyped-call]
         client = make_client(service, "127.0.0.1", self.addresses.thrift, proto_factory=protocol)
         try:
             for port, (queue, rate) in product((*PORTS, MARKER_PORT), self.rates.items()):

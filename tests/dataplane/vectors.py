@@ -33,7 +33,8 @@ def un_frame(
         NO_NEXT_HEADER: Raw(bytes(range(200))),
     }
     if srh is not None:
-        below[ROUTING] = IPv6ExtHdrSegmentRouting(addresses=srh["segments"], segleft=srh["segments_left"], nh=41) / inner
+        header = IPv6ExtHdrSegmentRouting(addresses=srh["segments"], segleft=srh["segments_left"], nh=IPV6)
+        below[ROUTING] = header / inner
     return to_router(IPv6(src=SOURCE, dst=dst, nh=next_header, hlim=hop_limit, tc=tc, fl=0xABCDE) / below[next_header])
 
 
