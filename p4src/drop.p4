@@ -36,10 +36,8 @@ control Drop(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
     }
 
     apply {
-        if (meta.drop_reason != DropReason.NONE) {
-            drop_reasons.count((bit<32>)(bit<8>)meta.drop_reason);
-            punt.apply();
-        }
+        drop_reasons.count((bit<32>)(bit<8>)meta.drop_reason);
+        punt.apply();
     }
 }
 

@@ -112,6 +112,8 @@ struct metadata_t {
     DropReason drop_reason;
     ipv6_addr_t received_dst_addr; // before any shift: what a punted packet shows
     next_hop_id_t next_hop_id;
+    mac_addr_t next_src_mac;
+    mac_addr_t next_dst_mac;
     group_id_t group_id; // 0: no group, the next hop is known
     bit<32> seed;
     queue_t queue;

@@ -7,7 +7,8 @@
 //             MySid      own uSID in front: shift it out of the destination address
 //             Route      FIB on the new destination -> (ECMP group ->) next hop -> port and MACs
 //             Admission  traffic class -> queue; a full queue: trim or drop
-//             Drop       the only mark_to_drop, counted by reason; or to the controller
+//             then, if there is no reason to drop it, the next hop's MACs and hop limit - 1; else
+//             Drop       the only mark_to_drop, counted by reason; or to the controller, as it was received
 //   egress:   give back the queue place, mark ECN, cut what is to be trimmed, count per port
 //
 // Every table is written over P4Runtime; see controller/.
@@ -63,7 +64,13 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta,
             if (meta.drop_reason == DropReason.NONE) {
                 admission.apply(hdr, meta, standard_metadata);
             }
-            drop.apply(hdr, meta, standard_metadata);
+            if (meta.drop_reason == DropReason.NONE) {
+                hdr.ethernet.src_addr = meta.next_src_mac;
+                hdr.ethernet.dst_addr = meta.next_dst_mac;
+                hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;
+            } else {
+                drop.apply(hdr, meta, standard_metadata);
+            }
         }
     }
 }

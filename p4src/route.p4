@@ -1,11 +1,12 @@
 // FIB on the destination address (after the shift), an ECMP group if the route names one, then the next hop
-// with its port and MACs. A uN path has one next hop; groups serve plain IPv6 routes.
+// with its port and MACs, which the packet gets when a queue has taken it (mrc_switch.p4). A uN path has one next hop;
+// groups serve plain IPv6 routes.
 #ifndef ROUTE_P4
 #define ROUTE_P4
 
 #include "headers.p4"
 
-control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+control Route(in headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     @name("fib_packets")
     direct_counter(CounterType.packets_and_bytes) fib_packets;
 
@@ -98,9 +99,8 @@ control Route(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     action forward(port_num_t port, mac_addr_t src_mac, mac_addr_t dst_mac) {
         next_hop_packets.count();
         standard_metadata.egress_spec = port;
-        hdr.ethernet.src_addr = src_mac;
-        hdr.ethernet.dst_addr = dst_mac;
-        hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;
+        meta.next_src_mac = src_mac;
+        meta.next_dst_mac = dst_mac;
     }
 
     @name("no_next_hop")

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import socket
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -16,13 +13,10 @@ import grpc
 from controller.topology import Control
 from switch_model.device import Device
 from switch_model.server import P4RuntimeServer
+from tests.dataplane.entries import CPU_PORT
+from tests.dataplane.processes import BMV2, DEVICE_ID, TIMEOUT, dataplane_protocol, running
 
-DEVICE_ID = 1
-PORTS = range(8)
-CPU_PORT = 510
-TIMEOUT = 20.0
-"""Seconds after which a switch that does not answer fails the test."""
-BMV2 = shutil.which("simple_switch_grpc")
+__all__ = ["BMV2", "CPU_PORT", "DEVICE_ID", "TIMEOUT", "Bmv2", "Embedded", "Target", "bmv2", "embedded"]
 
 
 class Target(ABC):
@@ -68,7 +62,7 @@ class Bmv2(Target):
     async def send(self, port: int, frame: bytes) -> None:
         if self._stream is None:  # before the first pipeline BMv2 refuses it
             self._stream = self._stub.PacketStream()
-        await self._stream.write(self._messages.Packet(device_id=DEVICE_ID, port=port, packet=frame))
+        await self._stream.write(self._messages.PacketStreamRequest(device_id=DEVICE_ID, port=port, packet=frame))
 
     async def receive(self) -> tuple[int, bytes]:
         message = await asyncio.wait_for(self._stream.read(), TIMEOUT)
@@ -94,33 +88,11 @@ async def embedded() -> AsyncIterator[Target]:
 @asynccontextmanager
 async def bmv2() -> AsyncIterator[Target]:
     """A BMv2 process of this test's own, stopped by its id."""
-    with_services = grpc.protos_and_services
-    messages, services = with_services(str(Path(__file__).with_name("dataplane.proto").relative_to(Path.cwd())))
-    p4runtime, dataplane, thrift = free_ports(3)
-    process = await asyncio.create_subprocess_exec(
-        str(BMV2),
-        *("--no-p4", "--device-id", str(DEVICE_ID), "--thrift-port", str(thrift), "--"),
-        *("--grpc-server-addr", f"127.0.0.1:{p4runtime}", "--dp-grpc-server-addr", f"127.0.0.1:{dataplane}"),
-        *("--priority-queues", "8", "--cpu-port", str(CPU_PORT)),
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{dataplane}") as channel:
-            await asyncio.wait_for(channel.channel_ready(), TIMEOUT)
+    messages, services = dataplane_protocol()
+    with running("bmv2") as switch:
+        where = switch.addresses
+        async with grpc.aio.insecure_channel(where.dataplane) as channel:
             stub = services.DataplaneInterfaceStub(channel)
-            target = Bmv2(Control(f"127.0.0.1:{p4runtime}", DEVICE_ID), stub, messages)
+            target = Bmv2(Control(where.p4runtime, where.device_id), stub, messages)
             yield target
             target.close()
-    finally:
-        process.kill()
-        await process.wait()
-
-
-def free_ports(count: int) -> list[int]:
-    """TCP ports that were free just now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    numbers = [int(one.getsockname()[1]) for one in sockets]
-    for one in sockets:
-        one.close()
-    return numbers

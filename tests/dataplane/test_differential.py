@@ -20,18 +20,17 @@ from hypothesis import strategies as st
 
 from controller.p4runtime import Pipeline
 from controller.plan import Entry, Member
-from tests.dataplane.harness import (
+from tests.dataplane.entries import (
     HOST_MAC,
     INGRESS_PORT,
     ROUTER_MAC,
-    Switch,
     basic,
     fabric_role,
     host_role,
     queue_limits,
-    station,
     traffic_class,
 )
+from tests.dataplane.harness import Switch
 from tests.dataplane.targets import BMV2, DEVICE_ID, bmv2, embedded
 
 pytestmark = [
@@ -134,7 +133,7 @@ def some_entries(draw: st.DrawFn) -> list[Entry]:
         *some(guards(), 2, 4),
         *some(st.just(Entry("host_port", (("ingress_port", HOST_PORT),), "guard_this_port", ())), 0, 1),
     ]
-    return [*basic({}), station(HOST_PORT), *made]
+    return [*basic({}), *made]
 
 
 @dataclass(frozen=True)
