@@ -1,5 +1,6 @@
 # The two commands of README.md are `make demo` and `make test`; `make help` lists the rest.
 PYTHON ?= python3
+TARGET ?= embedded
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -21,8 +22,13 @@ $(STAMP): requirements.lock pyproject.toml
 demo: setup ## an MRC all-reduce over a 4-plane SRv6 fabric while two links die
 	$(BIN)/mrcfab run scenarios/demo.yaml --out out/demo
 
-test: setup ## all tests
+test: setup ## all tests: pytest's, and the PTF suite on both targets
 	$(BIN)/pytest
+	$(BIN)/python -m ptf_tests.run embedded
+	$(BIN)/python -m ptf_tests.run bmv2
+
+ptf: setup ## packet tests on one switch: make ptf TARGET=embedded (or bmv2)
+	$(BIN)/python -m ptf_tests.run $(TARGET)
 
 bench: setup ## packets per second of the endpoint and of the embedded switch, and where the endpoint's time goes
 	$(BIN)/python bench/endpoint_rate.py

@@ -71,7 +71,8 @@ def _import(dotted: str) -> object:
 @cache
 def _tests_of(path: Path) -> frozenset[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    return frozenset(node.name for node in tree.body if isinstance(node, kinds))
 
 
 def _is_room(name: str) -> bool:
@@ -89,9 +90,9 @@ def test_the_code_exists(name: str) -> None:
 @pytest.mark.parametrize("name", sorted({name for rule in RULES for name in rule.tests}))
 def test_the_test_exists(name: str) -> None:
     file, _, test = name.partition("::")
-    paths = [path for path in (TESTS / CODE_ROOM / file, TESTS / file) if path.is_file()]
+    paths = [path for path in (TESTS / CODE_ROOM / file, TESTS / file, ROOT / file) if path.is_file()]
     assert len(paths) == 1, f"{file}: {len(paths)} files"
-    assert test.startswith("test_") and test in _tests_of(paths[0])
+    assert test in _tests_of(paths[0]) and (test.startswith("test_") or file.startswith("ptf_tests/"))
 
 
 def test_every_rule_says_how_it_is_implemented() -> None:
