@@ -24,6 +24,8 @@ def topo_new(
 ) -> None:
     """Make a topology file from a preset.
 
+    Exit codes: 0 done, 2 bad input.
+
     Example: mrcfab topo new --preset demo -o demo.yaml
     """
     if preset not in preset_names():
@@ -42,6 +44,8 @@ def topo_new(
 def topo_check(file: File) -> None:
     """Check a topology file; the first error is named with its line.
 
+    Exit codes: 0 right, 2 bad input.
+
     Example: mrcfab topo check demo.yaml
     """
     with bad_input():
@@ -58,6 +62,8 @@ def topo_show(
     file: File, every: Annotated[bool, typer.Option("--all", help="Also every switch and every NIC port.")] = False
 ) -> None:
     """Show what follows from a topology file: sizes, names, addresses, uSIDs.
+
+    Exit codes: 0 done, 2 bad input.
 
     Example: mrcfab topo show demo.yaml --all
     """
