@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+from functools import partial
+
+import pytest
 
 from fabric.events import EventList
 from fabric.links import Frame, Impairment, Link, LinkLoss, LinkState, Wire
@@ -27,6 +30,54 @@ def test_the_past_is_now() -> None:
     events.at(50, lambda: events.at(10, lambda: ran.append(events.now)))
     events.run(100)
     assert ran == [50]
+
+
+def test_arrivals_come_behind_what_nodes_do_by_themselves_in_the_order_of_their_ties() -> None:
+    events = EventList()
+    ran: list[str] = []
+    events.arrive(10, 7, ran.append, "tie 7")
+    events.arrive(10, 0, ran.append, "tie 0")
+    events.arrive(10, 7, ran.append, "tie 7, added later")
+    events.at(10, ran.append, "by itself")
+    events.arrive(9, 9, ran.append, "earlier")
+    events.run(10)
+    assert ran == ["earlier", "by itself", "tie 0", "tie 7", "tie 7, added later"]
+
+
+def race(seed: int, starts: int = 400) -> list[str]:
+    """Who of three senders arrives first each time that all send at once. 'a' is always asked first."""
+    events = EventList()
+    arrived: list[str] = []
+
+    def arrive(name: str, _frame: Frame) -> None:
+        arrived.append(name)
+
+    wires = [
+        Wire(events, 100, 500, LinkState(), random.Random(f"{seed}/{name}"), partial(arrive, name)) for name in "abc"
+    ]
+    for start in range(starts):
+        for wire in wires:
+            events.at(start * 1000, wire.send, FULL)
+    events.run(starts * 1000 + 1000)
+    assert len(arrived) == 3 * starts
+    return arrived[::3]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_ties_between_senders_are_broken_fairly_by_seed(seed: int) -> None:
+    first = race(seed)
+    assert race(seed) == first != race(seed + 1)
+    for name in "abc":  # 133 each, if it is fair
+        assert 100 <= first.count(name) <= 167
+
+
+def test_a_wire_keeps_the_order_of_its_frames_even_if_they_take_no_time() -> None:
+    r = Recorder(rate=1e9, delay=0)
+    frames: list[Frame] = [(bytes([number]) * 60, b"") for number in range(20)]
+    for frame in frames:
+        r.wire.send(frame)
+    r.events.run(1)
+    assert r.frames == frames
 
 
 class Recorder:
