@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from fabric.events import EventList
+from fabric.events import EventList, Ties
 from fabric.links import Frame, Impairment, Link, LinkLoss, LinkState, Wire
 
 FULL: Frame = (bytes(134), bytes(4100))  # 4234 + 24 bytes on the wire: 340.64 ns at 100 Gb/s
@@ -35,13 +35,16 @@ def test_the_past_is_now() -> None:
 def test_arrivals_come_behind_what_nodes_do_by_themselves_in_the_order_of_their_ties() -> None:
     events = EventList()
     ran: list[str] = []
-    events.arrive(10, 7, ran.append, "tie 7")
-    events.arrive(10, 0, ran.append, "tie 0")
-    events.arrive(10, 7, ran.append, "tie 7, added later")
+    low, high = Ties(random.Random(1)), Ties(random.Random(1))
+    low.factor, low.offset = 1, 0
+    high.factor, high.offset = 2, 0
+    events.arrive(10, high, ran.append, "tie 20")
+    events.arrive(10, low, ran.append, "tie 10")
+    events.arrive(10, high, ran.append, "tie 20, added later")
     events.at(10, ran.append, "by itself")
-    events.arrive(9, 9, ran.append, "earlier")
+    events.arrive(9, high, ran.append, "earlier")
     events.run(10)
-    assert ran == ["earlier", "by itself", "tie 0", "tie 7", "tie 7, added later"]
+    assert ran == ["earlier", "by itself", "tie 10", "tie 20", "tie 20, added later"]
 
 
 def race(seed: int, starts: int = 400) -> list[str]:
