@@ -7,8 +7,24 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any
 
-_ADDED_BITS = 48
+_ADDED_BITS = 40
 """A run adds fewer events than 2 to this."""
+_TIE_MASK = 0xF_FFFF
+"""With the bits above, a number that is still quick to compare."""
+
+
+class Ties:
+    """Who comes first when frames of several wires arrive at one time: at each time another, as a seed has it.
+
+    One for each wire. Its tie at time t is t x factor + offset, modulo 2^20 (a Weyl sequence), so that no wire is ahead
+    of another more often than behind it, and the frames of one wire keep their order.
+    """
+
+    __slots__ = ("factor", "offset")
+
+    def __init__(self, rng: Random) -> None:
+        self.factor = rng.getrandbits(20) | 1
+        self.offset = rng.getrandbits(20)
 
 
 class EventList:
@@ -30,11 +46,12 @@ class EventList:
         self._added = added = self._added + 1
         heappush(self._heap, (time, added, callback, args))
 
-    def arrive(self, time: int, tie: int, callback: Callable[..., None], *args: Any) -> None:
-        """Call `callback(*args)` at `time` (ns), not in the past; among arrivals of one time a smaller `tie` is first,
-        and with the same tie the one that was added first."""
+    def arrive(self, time: int, ties: Ties, callback: Callable[..., None], *args: Any) -> None:
+        """Call `callback(*args)` at `time` (ns), not in the past; among arrivals of one time `ties`, of the wire, tell
+        the order, and with the same tie the one that was added first is first."""
         self._added = added = self._added + 1
-        heappush(self._heap, (time, (tie + 1 << _ADDED_BITS) + added, callback, args))
+        tie = (time * ties.factor + ties.offset & _TIE_MASK) + 1
+        heappush(self._heap, (time, (tie << _ADDED_BITS) + added, callback, args))
 
     def run(self, until: int) -> bool:
         """Run all events up to `until` (ns), which is then the time. True if no event is left."""
@@ -44,21 +61,3 @@ class EventList:
             callback(*args)
         self.now = until
         return not heap
-
-
-class Ties:
-    """Who comes first when frames of several wires arrive at one time: at each time another, as a seed has it.
-
-    One for each wire. Its tie at time t is t x factor + offset, modulo 2^32 (a Weyl sequence), so that no wire is ahead
-    of another more often than behind it, and the frames of one wire keep their order.
-    """
-
-    __slots__ = ("_factor", "_offset")
-
-    def __init__(self, rng: Random) -> None:
-        self._factor = rng.getrandbits(32) | 1
-        self._offset = rng.getrandbits(32)
-
-    def at(self, time: int) -> int:
-        """The tie of what arrives at `time`, 32 bits."""
-        return (time * self._factor + self._offset) & 0xFFFF_FFFF

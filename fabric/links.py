@@ -112,7 +112,7 @@ class Wire:
             self._send_impaired(frame)
         else:
             arrival = free_at + self.delay
-            events.arrive(arrival, self._ties.at(arrival), self._arrive, frame, state.cuts)
+            events.arrive(arrival, self._ties, self._arrive, frame, state.cuts)
 
     def _send_impaired(self, frame: Frame) -> None:
         loss: LinkLoss | None = None
@@ -129,7 +129,7 @@ class Wire:
         else:
             arrive = self._arrive if loss is None else self._arrive_damaged
             arrival = self.free_at + self.delay
-            self._events.arrive(arrival, self._ties.at(arrival), arrive, frame, self._state.cuts)
+            self._events.arrive(arrival, self._ties, arrive, frame, self._state.cuts)
 
     def _arrive(self, frame: Frame, cuts: int) -> None:
         if cuts != self._state.cuts:

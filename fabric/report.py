@@ -35,11 +35,12 @@ def write(directory: Path, result: Result, samples: Samples, health: EvHealth, c
 
 def page(result: Result, samples: Samples, health: EvHealth, command: str) -> str:
     """The page's text."""
-    counts = f"{result.nics} NICs, {result.planes} planes, {result.switches} switches"
     return Template(_PAGE.read_text(encoding="utf-8")).substitute(
         scenario=escape(result.scenario),
         verdict=_verdict(result),
-        fabric=escape(f"topology {result.topology}: {counts}, {result.entries:,} table entries; seed {result.seed}"),
+        fabric=escape(
+            f"topology {result.topology}: {result.size}, {result.entries:,} table entries; seed {result.seed}"
+        ),
         speaks=escape(result.speaks),
         errors="\n".join(f'<p class="error">{escape(error)}</p>' for error in result.errors),
         command=escape(command),

@@ -184,6 +184,12 @@ class Result:
         return not self.errors
 
     @property
+    def size(self) -> str:
+        """Of the fabric, in words."""
+        planes = "1 plane" if self.planes == 1 else f"{self.planes} planes"
+        return f"{self.nics} NICs, {planes}, {self.switches} switches"
+
+    @property
     def speaks(self) -> str:
         """The transport and how it is used, in words."""
         congestion = {"nscc": "NSCC", "fixed": "fixed window", "dcqcn": "DCQCN", "none": "no rate control"}

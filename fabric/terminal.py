@@ -54,7 +54,7 @@ def _listed(counts: dict[str, int], by_plane: Sequence[dict[str, int]]) -> str:
 
 
 def _planes(result: Result) -> Table:
-    title = f"{result.scenario}: {result.nics} NICs, {result.planes} planes, {result.switches} switches"
+    title = f"{result.scenario}: {result.size}"
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=0)
     shown = columns(result)
     for heading in ("plane", *(column.heading for column in shown)):

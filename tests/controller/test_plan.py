@@ -159,6 +159,30 @@ overrides:
     ]
 
 
+def test_a_lossless_fabric_that_marks_at_every_hop() -> None:
+    pfc = "pfc: {xoff_bytes: 1000, xon_bytes: 1000}"
+    topo = small(
+        {"links:\n": f"links:\n  {pfc}\n"},
+        extra="""\
+queues: {mark_from: 3, mark_to: 11625, mark_last_hop: true}
+overrides:
+  links:
+  - between: [nic1, p0t0-0]
+    queues: {mark_last_hop: false}
+""",
+    )
+    assert of(topo, "p0t0-0", "queue_limits", "port_role") == [
+        *(
+            f"queue_limits egress_port={port} -> set_limits(data_packets=4294967295, trim_packets=60)"
+            for port in (1, 2, 3, 4)
+        ),
+        "port_role egress_port=1 -> fabric_role(dscp=16, size=128, from=3, span=11622)",
+        "port_role egress_port=2 -> host_role(dscp=16, size=128)",
+        "port_role egress_port=3 -> fabric_role(dscp=12, size=128, from=3, span=11622)",
+        "port_role egress_port=4 -> fabric_role(dscp=12, size=128, from=3, span=11622)",
+    ]
+
+
 # Rows of two NICs: red has row 0 and half of row 1, blue the other half.
 TWO_TENANTS = """\
 tenants:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
-from fabric.events import EventList
+import pytest
+
+from fabric.events import EventList, Ties
 from fabric.links import Frame, Impairment, Link, LinkLoss, LinkState, Wire
 
 FULL: Frame = (bytes(134), bytes(4100))  # 4234 + 24 bytes on the wire: 340.64 ns at 100 Gb/s
@@ -27,6 +30,57 @@ def test_the_past_is_now() -> None:
     events.at(50, lambda: events.at(10, lambda: ran.append(events.now)))
     events.run(100)
     assert ran == [50]
+
+
+def test_arrivals_come_behind_what_nodes_do_by_themselves_in_the_order_of_their_ties() -> None:
+    events = EventList()
+    ran: list[str] = []
+    low, high = Ties(random.Random(1)), Ties(random.Random(1))
+    low.factor, low.offset = 1, 0
+    high.factor, high.offset = 2, 0
+    events.arrive(10, high, ran.append, "tie 20")
+    events.arrive(10, low, ran.append, "tie 10")
+    events.arrive(10, high, ran.append, "tie 20, added later")
+    events.at(10, ran.append, "by itself")
+    events.arrive(9, high, ran.append, "earlier")
+    events.run(10)
+    assert ran == ["earlier", "by itself", "tie 10", "tie 20", "tie 20, added later"]
+
+
+def race(seed: int, starts: int = 400) -> list[str]:
+    """Who of three senders arrives first each time that all send at once. 'a' is always asked first."""
+    events = EventList()
+    arrived: list[str] = []
+
+    def arrive(name: str, _frame: Frame) -> None:
+        arrived.append(name)
+
+    wires = [
+        Wire(events, 100, 500, LinkState(), random.Random(f"{seed}/{name}"), partial(arrive, name)) for name in "abc"
+    ]
+    for start in range(starts):
+        for wire in wires:
+            events.at(start * 1000, wire.send, FULL)
+    events.run(starts * 1000 + 1000)
+    assert len(arrived) == 3 * starts
+    return arrived[::3]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_ties_between_senders_are_broken_fairly_by_seed(seed: int) -> None:
+    first = race(seed)
+    assert race(seed) == first != race(seed + 1)
+    for name in "abc":  # 133 each, if it is fair
+        assert 100 <= first.count(name) <= 167
+
+
+def test_a_wire_keeps_the_order_of_its_frames_even_if_they_take_no_time() -> None:
+    r = Recorder(rate=1e9, delay=0)
+    frames: list[Frame] = [(bytes([number]) * 60, b"") for number in range(20)]
+    for frame in frames:
+        r.wire.send(frame)
+    r.events.run(1)
+    assert r.frames == frames
 
 
 class Recorder:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nic_model.device import Device
 from nic_model.roce import UNTIL_RESUMED, DcqcnParameters, RoceSettings
 from nic_model.roce.packet import WRITE_OPCODES
-from nic_model.verbs import SGE, QPAttr, SendWR, WCStatus, WROpcode
+from nic_model.verbs import SGE, QPAttr, SendWR, VerbsError, WCStatus, WROpcode
 from tests.nic_model.roce.pair import RATE, Pair, deliver
 
 
@@ -117,3 +119,21 @@ def test_a_closed_qp_is_gone() -> None:
     assert max(times(pair)) <= 2000
     pair.qps[0].close()
     assert pair.sides[0].queue_pair().qp_num == 17  # no number is used twice
+
+
+def test_a_link_that_goes_down_ends_the_pause() -> None:
+    pair = Pair(deliver)
+    nic = pair.sides[0].nic
+    source, target = pair.regions(4096)
+    nic.pause(0, UNTIL_RESUMED, 0)
+    pair.write(source, target)
+    assert nic.ready == 0
+    nic.port_status(0, False, 1000)
+    nic.port_status(0, True, 2000)
+    assert nic.ready == 1
+
+
+def test_its_qps_are_not_mrcs() -> None:
+    pair = Pair(deliver)
+    with pytest.raises(VerbsError, match="QP 16 is not MRC's"):
+        _ = pair.qps[0].core
