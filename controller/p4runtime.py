@@ -31,6 +31,12 @@ from controller.yaml_file import FileError
 PIPELINE_DIR = Path(__file__).parents[1] / "p4src" / "build"
 PIPELINE_NAME = "mrc_switch"
 
+_TIME_TO_HEAR = 0.5
+"""Seconds to wait for the word that another controller is primary: the switch sends it before it refuses anything."""
+
+_MAX_WAITING = 1000
+"""Messages of a switch that wait for `next_packet`; what comes on top is lost."""
+
 _MAC_BITS = 48
 _ADDRESS_BITS = 128
 
@@ -53,12 +59,17 @@ class Pipeline:
         self.config = self.schema.get_pipeline_config()
         self.cookie = self.schema.p4cookie
 
-    def check_fits(self, planned: Iterable[Entry]) -> None:
+    def room(self, present: Iterable[Entry]) -> dict[str, int]:
+        """Per table, how many entries more it takes."""
+        held = Counter(entry.table for entry in present)
+        return {table.alias: table.size - held[table.alias] for table in self.schema.tables}
+
+    def check_fits(self, planned: Sequence[Entry]) -> None:
         """Raises SwitchError if a table of the program has no room for its part of a plan."""
-        for table, count in Counter(entry.table for entry in planned).items():
-            size = self.schema.tables[table].size
-            if count > size:
-                raise SwitchError(f"the plan has {count} entries for {table}, which has room for {size}")
+        for table, room in self.room(planned).items():
+            if room < 0:
+                size = self.schema.tables[table].size
+                raise SwitchError(f"the plan has {size - room} entries for {table}, which has room for {size}")
 
     def encode(self, entry: Entry) -> p4r.Entity:
         """An entry as a P4Runtime message."""
@@ -104,7 +115,7 @@ def _match_value(field: p4r.FieldMatch, bits: int) -> Value:
 def _value(packed: bytes, bits: int) -> Value:
     number = int.from_bytes(packed, "big")
     if bits == _ADDRESS_BITS:
-        return address_text(number.to_bytes(_ADDRESS_BITS // 8, "big"))
+        return address_text(number)
     if bits == _MAC_BITS:
         return number.to_bytes(_MAC_BITS // 8, "big").hex(":")
     return number
@@ -134,6 +145,8 @@ class SwitchClient:
         self._timeout = timeout
         self._client = P4Client(self._address, wait_for_ready=False)
         self._election_id = U128.encode(0)
+        self._reader: asyncio.Task[None] | None = None
+        self._inbox: asyncio.Queue[p4r.StreamMessageResponse] = asyncio.Queue(_MAX_WAITING)
 
     async def __aenter__(self) -> SwitchClient:
         await self._client.open()
@@ -142,10 +155,13 @@ class SwitchClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.wait({self._reader})
         await self._client.close()
 
     async def become_primary(self, election_id: int) -> None:
-        """Become the controller that may write. Raises SwitchError that names the one that is."""
+        """Become the controller that may write, once per connection. Raises SwitchError that names the one that is."""
         async with self._one_line_errors():
             try:
                 answer = await self._arbitrate(election_id)
@@ -161,6 +177,14 @@ class SwitchClient:
             winner = U128.decode(answer.election_id)
             raise SwitchError(f"not primary with election id {election_id}: a controller with {winner} is")
         self._election_id = U128.encode(election_id)
+        self._reader = asyncio.create_task(self._read_stream())
+
+    async def stay_primary(self, seconds: float) -> None:
+        """Wait. Raises SwitchError as soon as the switch is lost, or another controller has become primary."""
+        assert self._reader is not None, "is not primary yet"
+        done, _ = await asyncio.wait({self._reader}, timeout=seconds)
+        if done:
+            await self._reader
 
     async def cookie(self) -> int | None:
         """The cookie of the switch's pipeline, None if it has no pipeline."""
@@ -184,7 +208,7 @@ class SwitchClient:
             action=P4ConfigAction.VERIFY_AND_COMMIT.vt(),
             config=self._pipeline.config,
         )
-        async with self._one_line_errors():
+        async with self._one_line_errors(), self._as_primary():
             await self._client.request(request)
 
     async def read(self) -> list[Entry]:
@@ -205,7 +229,7 @@ class SwitchClient:
             election_id=self._election_id,
             updates=[p4r.Update(type=update.vt(), entity=self._pipeline.encode(entry)) for entry in entries],
         )
-        async with self._one_line_errors():
+        async with self._one_line_errors(), self._as_primary():
             try:
                 await self._client.request(request)
             except P4ClientError as error:
@@ -223,22 +247,35 @@ class SwitchClient:
             await self._client.send(message)
 
     async def next_packet(self) -> p4r.StreamMessageResponse:
-        """The next packet-in, which only the primary gets; waits for as long as it takes.
+        """The next packet-in, which only the primary gets; waits for as long as it takes. Too many that wait are lost.
 
         Raises SwitchError if there will be none because another controller is primary, and if the switch refused a
         packet-out.
         """
+        assert self._reader is not None, "is not primary yet"
+        arrival = asyncio.create_task(self._inbox.get())
+        try:
+            await asyncio.wait({arrival, self._reader}, return_when=asyncio.FIRST_COMPLETED)
+            if not arrival.done():
+                await self._reader
+        finally:
+            arrival.cancel()
+        message = await arrival
+        if message.HasField("error"):
+            error = message.error
+            raise SwitchError(f"packet-out: {_reason(GRPCStatusCode(error.canonical_code), error.message)}")
+        return message
+
+    async def _read_stream(self) -> None:
+        """Keep what comes for `next_packet`, until there is a reason why nothing can come any more: a SwitchError."""
         async with self._one_line_errors(limited=False):
             while True:
                 message = await self._receive()
-                if message.HasField("packet"):
-                    return message
-                if message.HasField("error"):
-                    error = message.error
-                    raise SwitchError(f"packet-out: {_reason(GRPCStatusCode(error.canonical_code), error.message)}")
                 if message.HasField("arbitration") and message.arbitration.status.code != GRPCStatusCode.OK:
                     winner = U128.decode(message.arbitration.election_id)
                     raise SwitchError(f"not primary any more: a controller with election id {winner} is")
+                if (message.HasField("packet") or message.HasField("error")) and not self._inbox.full():
+                    self._inbox.put_nowait(message)
 
     async def _arbitrate(self, election_id: int) -> p4r.MasterArbitrationUpdate:
         await self._client.send(
@@ -256,6 +293,17 @@ class SwitchClient:
             return await self._client.receive()
         except RuntimeError:  # finsy's word for a stream that the server ends without a status
             raise SwitchError(f"{self._address} closed the stream") from None
+
+    @asynccontextmanager
+    async def _as_primary(self) -> AsyncIterator[None]:
+        """What only the primary may do. Where it is refused because another controller has come, says which."""
+        try:
+            yield
+        except P4ClientError as error:
+            if error.code != GRPCStatusCode.PERMISSION_DENIED:
+                raise
+            await self.stay_primary(_TIME_TO_HEAR)
+            raise
 
     @asynccontextmanager
     async def _one_line_errors(self, *, limited: bool = True) -> AsyncIterator[None]:

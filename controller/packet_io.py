@@ -42,7 +42,7 @@ class PacketIo:
         self._reasons = {int.from_bytes(reason.value, "big"): reason.name.lower() for reason in reasons}
 
     async def receive(self) -> PacketIn:
-        """Wait for the next packet. To stop waiting ends the stream. Raises SwitchError."""
+        """Wait for the next packet. Raises SwitchError."""
         packet = P4PacketIn.decode(await self._client.next_packet(), self._schema)
         return PacketIn(packet["ingress_port"], self._reasons[packet["reason"]], packet.payload)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ipaddress import IPv6Network
 from pathlib import Path
 
 from controller.tenants import DEFAULT_TENANT, Tenant
@@ -56,7 +55,7 @@ def _nics(topo: Topology, tenant: Tenant, row: int, gateways: list[bytes]) -> It
 def _templates(topo: Topology, tenant: Tenant, own_row: int, block: bytes) -> Iterator[Template]:
     local, t1, nic = usid(UsidKind.T0, 0, own_row), usid(UsidKind.T1, 0, 0), usid(UsidKind.NIC, 0, 0)
     for row in sorted(tenant.rows):
-        prefix = IPv6Network(topo.row_prefix(row)).network_address.packed[:8]
+        prefix = topo.row_network(row)
         if row == own_row:
             yield Template(row, prefix, block, (local, nic), topo.planes, uplinks=0)
         else:

@@ -16,13 +16,13 @@ A uN path has one next hop per uSID; the group is for plain IPv6, in ECMP mode.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from controller.drop_reasons import DROP_REASONS
 from controller.tenants import Tenant
-from controller.topology import SwitchPort, SwitchSpec, Topology, address_text
+from controller.topology import SwitchPort, SwitchSpec, Topology
 
 TABLES = (
     "next_hop",
@@ -153,21 +153,47 @@ def compare(planned: Iterable[Entry], present: Iterable[Entry]) -> Difference:
     return Difference(missing, list(found.values()), changed, unchanged)
 
 
+class Series(NamedTuple):
+    """Entries of one table with one action, as rows of values: those of `match`, then those of `params`."""
+
+    table: str
+    match: tuple[str, ...]
+    action: str
+    params: tuple[str, ...]
+    rows: Sequence[tuple[Value, ...]]
+
+    def entries(self) -> Iterator[Entry]:
+        """The entries, row by row."""
+        keys = len(self.match)
+        for row in self.rows:
+            match, params = tuple(zip(self.match, row, strict=False)), tuple(zip(self.params, row[keys:], strict=True))
+            yield Entry(self.table, match, self.action, params)
+
+
 def entries(topo: Topology, switch: SwitchSpec) -> Iterator[Entry]:
     """The entries of one switch: by table in the order of TABLES, then by tenant and port, uSIDs before addresses."""
+    for part in plan(topo, switch):
+        if isinstance(part, Entry):
+            yield part
+        else:
+            yield from part.entries()
+
+
+def plan(topo: Topology, switch: SwitchSpec) -> Iterator[Series | Entry]:
+    """What `entries` gives, in series: a big plan has too many entries to make an object of each. A series may be
+    empty; an entry with an action set stands alone."""
     ports = list(topo.ports(switch))
     tenants = [tenant for tenant in topo.tenants if switch.role == "t1" or switch.index in tenant.rows]
     yield from _next_hops(switch, ports)
     yield from _usid_routes(topo, switch, ports, tenants)
     yield from _address_routes(topo, switch, ports)
-    for tenant in tenants:
-        yield Entry("my_sid", (("dst_addr", tenant.usid_prefix(switch.usid)),), "end_un", ())
+    yield Series("my_sid", ("dst_addr",), "end_un", (), [(tenant.usid_prefix(switch.usid),) for tenant in tenants])
     yield from _queueing(topo, ports)
-    yield Entry("punt", (("drop_reason", DROP_REASONS.index("hop_limit")),), "punt_to_controller", ())
+    yield Series("punt", ("drop_reason",), "punt_to_controller", (), [(DROP_REASONS.index("hop_limit"),)])
     if topo.model.guard and switch.role == "t0":
         yield from _guard(topo, switch, ports, tenants)
-    for port in ports:
-        yield Entry("my_station", (("ingress_port", port.number), ("dst_mac", switch.mac)), "admit_frame", ())
+    stations = [(port.number, switch.mac) for port in ports]
+    yield Series("my_station", ("ingress_port", "dst_mac"), "admit_frame", (), stations)
 
 
 def ecmp_seed(switch: SwitchSpec) -> int:
@@ -179,20 +205,20 @@ def ecmp_seed(switch: SwitchSpec) -> int:
     return switch.usid * 0x9E37_79B1 & 0xFFFF_FFFF
 
 
-def _next_hops(switch: SwitchSpec, ports: list[SwitchPort]) -> Iterator[Entry]:
-    for port in ports:
-        hop = (("port", port.number), ("src_mac", switch.mac), ("dst_mac", port.peer_mac))
-        yield Entry("next_hop", (("next_hop_id", port.number),), "forward", hop)
+def _next_hops(switch: SwitchSpec, ports: list[SwitchPort]) -> Iterator[Series | Entry]:
+    hops = [(port.number, port.number, switch.mac, port.peer_mac) for port in ports]
+    yield Series("next_hop", ("next_hop_id",), "forward", ("port", "src_mac", "dst_mac"), hops)
     if switch.role == "t0":
-        uplinks = (Member("set_next_hop", _hop(port)) for port in ports if port.peer_role == "t1")
+        uplinks = (Member("set_next_hop", (("next_hop_id", port.number),)) for port in ports if port.peer_role == "t1")
         yield action_set("ecmp_group", (("group_id", UPLINKS_GROUP),), uplinks)
 
 
-def _usid_routes(topo: Topology, switch: SwitchSpec, ports: list[SwitchPort], tenants: list[Tenant]) -> Iterator[Entry]:
+def _usid_routes(
+    topo: Topology, switch: SwitchSpec, ports: list[SwitchPort], tenants: list[Tenant]
+) -> Iterator[Series]:
     for tenant in tenants:
-        for port in ports:
-            if _leads_to(topo, switch, port, tenant):
-                yield _route(tenant.usid_prefix(port.peer_usid), port)
+        own = [port for port in ports if _leads_to(topo, switch, port, tenant)]
+        yield _routes([(tenant.usid_prefix(port.peer_usid), port.number) for port in own])
 
 
 def _leads_to(topo: Topology, switch: SwitchSpec, port: SwitchPort, tenant: Tenant) -> bool:
@@ -202,64 +228,53 @@ def _leads_to(topo: Topology, switch: SwitchSpec, port: SwitchPort, tenant: Tena
     return port.peer_role == "t1" or port.peer_index in tenant.rows
 
 
-def _address_routes(topo: Topology, switch: SwitchSpec, ports: list[SwitchPort]) -> Iterator[Entry]:
-    for port in ports:
-        if port.address is not None:
-            yield _route(f"{address_text(port.address.packed)}/128", port)
-        elif port.peer_role == "t0":
-            yield _route(topo.row_prefix(port.peer_index), port)
-    if switch.role == "t0":
-        group = (("group_id", UPLINKS_GROUP), ("seed", ecmp_seed(switch)))
-        for row in range(topo.rows):
-            if row != switch.index:
-                yield Entry("fib", (("dst_addr", topo.row_prefix(row)),), "route_to_group", group)
+def _address_routes(topo: Topology, switch: SwitchSpec, ports: list[SwitchPort]) -> Iterator[Series]:
+    if switch.role == "t1":
+        yield _routes([(topo.row_prefix(port.peer_index), port.number) for port in ports])
+        return
+    yield _routes([(f"{port.address}/128", port.number) for port in ports if port.address])
+    seed = ecmp_seed(switch)
+    remote = [(topo.row_prefix(row), UPLINKS_GROUP, seed) for row in range(topo.rows) if row != switch.index]
+    yield Series("fib", ("dst_addr",), "route_to_group", ("group_id", "seed"), remote)
 
 
-def _queueing(topo: Topology, ports: list[SwitchPort]) -> Iterator[Entry]:
+def _queueing(topo: Topology, ports: list[SwitchPort]) -> Iterator[Series]:
     """Traffic classes, and the thresholds and the role of each port."""
     dscp: dict[str, int] = topo.model.dscp.model_dump()
-    for role, queue, trimmable in _TRAFFIC_CLASSES:
-        params = (("queue", queue), ("trimmable", int(trimmable)))
-        yield Entry("traffic_class", (("dscp", dscp[role]),), "classify", params)
-    for port in ports:
-        limits = (("data_packets", port.queues.data_packets), ("trim_packets", port.queues.trim_packets))
-        yield Entry("queue_limits", _egress(port), "set_limits", limits)
-    size = ("size", topo.model.trim_size)
-    for port in ports:
-        if port.peer_role == "nic":
-            yield Entry("port_role", _egress(port), "host_role", (("dscp", dscp["trimmed_lasthop"]), size))
-        else:
-            start, end = port.queues.mark_from, port.queues.mark_to
-            # The program draws below `span`: marking from one packet to the next takes a span of 1.
-            marking = (("from", start), ("span", max(1, end - start)))
-            yield Entry("port_role", _egress(port), "fabric_role", (("dscp", dscp["trimmed"]), size, *marking))
+    classes = [(dscp[role], queue, int(trimmable)) for role, queue, trimmable in _TRAFFIC_CLASSES]
+    yield Series("traffic_class", ("dscp",), "classify", ("queue", "trimmable"), classes)
+    limits = [(port.number, port.queues.data_packets, port.queues.trim_packets) for port in ports]
+    yield Series("queue_limits", ("egress_port",), "set_limits", ("data_packets", "trim_packets"), limits)
+    size = topo.model.trim_size
+    host = [(port.number, dscp["trimmed_lasthop"], size) for port in ports if port.peer_role == "nic"]
+    yield Series("port_role", ("egress_port",), "host_role", ("dscp", "size"), host)
+    fabric = [
+        # The program draws below `span`: marking from one packet to the next takes a span of 1.
+        (port.number, dscp["trimmed"], size, queues.mark_from, max(1, queues.mark_to - queues.mark_from))
+        for port in ports
+        if port.peer_role != "nic"
+        for queues in [port.queues]
+    ]
+    yield Series("port_role", ("egress_port",), "fabric_role", ("dscp", "size", "from", "span"), fabric)
 
 
-def _guard(topo: Topology, switch: SwitchSpec, ports: list[SwitchPort], tenants: list[Tenant]) -> Iterator[Entry]:
+def _guard(topo: Topology, switch: SwitchSpec, ports: list[SwitchPort], tenants: list[Tenant]) -> Iterator[Series]:
     """What a NIC may send: from its port's address to the tenant's block behind this T0's uSID, or to its NICs."""
     reach = {
         tenant.name: [tenant.usid_prefix(switch.usid), *topo.nic_prefixes(tenant, switch.plane)] for tenant in tenants
     }
-    for port in ports:
-        if port.address is not None:
-            source = (("ingress_port", port.number), ("src_addr", address_text(port.address.packed)))
-            for prefix in reach[topo.tenant_of(switch.index, port.peer_index).name]:
-                yield Entry("guard", (*source, ("dst_addr", prefix)), "pass_guard", ())
-    for port in ports:
-        if port.address is not None:
-            yield Entry("host_port", (("ingress_port", port.number),), "guard_this_port", ())
+    hosts = [port for port in ports if port.address]
+    passed = [
+        (port.number, port.address, prefix)
+        for port in hosts
+        for prefix in reach[topo.tenant_of(switch.index, port.peer_index).name]
+    ]
+    yield Series("guard", ("ingress_port", "src_addr", "dst_addr"), "pass_guard", (), passed)
+    yield Series("host_port", ("ingress_port",), "guard_this_port", (), [(port.number,) for port in hosts])
 
 
-def _route(prefix: str, port: SwitchPort) -> Entry:
-    return Entry("fib", (("dst_addr", prefix),), "route_to", _hop(port))
-
-
-def _hop(port: SwitchPort) -> Fields:
-    return (("next_hop_id", port.number),)
-
-
-def _egress(port: SwitchPort) -> Fields:
-    return (("egress_port", port.number),)
+def _routes(rows: list[tuple[Value, ...]]) -> Series:
+    return Series("fib", ("dst_addr",), "route_to", ("next_hop_id",), rows)
 
 
 def _call(action: str, params: Fields) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -19,7 +19,7 @@ DEFAULT_ELECTION_ID = 10
 DEFAULT_TIMEOUT = 10.0
 """Seconds that a switch has for each answer."""
 
-_CONCURRENT_SWITCHES = 16
+CONCURRENT_SWITCHES = 16
 _BATCH = 500
 """Updates per request: few round trips, and a request far below gRPC's usual limit of 4 MiB."""
 
@@ -37,6 +37,11 @@ class PushResult:
     deleted: int = 0
     unchanged: int = 0
     errors: tuple[str, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was written."""
+        return self.pipeline_set or bool(self.inserted or self.modified or self.deleted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +62,17 @@ async def push(
     topo: Topology,
     pipeline: Pipeline,
     *,
+    only: Collection[str] = (),
     election_id: int = DEFAULT_ELECTION_ID,
     answer_timeout: float = DEFAULT_TIMEOUT,
     progress: Callable[[PushResult], None] | None = None,
 ) -> list[PushResult]:
-    """Bring all switches to their plan, concurrently; one result per switch, in the topology's order.
+    """Bring the switches to their plan, concurrently; one result per switch, in the topology's order.
 
-    A switch that runs another pipeline gets this one; then only the entries that differ are written. A switch
-    that fails does not hold up the others. `progress` is called as each one ends. Raises FileError if the
-    topology cannot be pushed to v1model switches.
+    `only` names switches; without it, all are meant. A switch that runs another pipeline gets this one; then only the
+    entries that differ are written. A switch that fails does not hold up the others, and whatever a push leaves undone,
+    also one that is killed, the next one does. `progress` is called as each one ends. Raises FileError if the topology
+    cannot be pushed to v1model switches, UnknownNodeError for a switch that it does not have.
     """
     check_pushable(topo)
 
@@ -73,23 +80,25 @@ async def push(
         try:
             async with SwitchClient(switch.control, pipeline, answer_timeout) as client:
                 await client.become_primary(election_id)
-                return await _push(topo, switch, client, pipeline)
+                return await bring_to_plan(topo, switch, client, pipeline)
         except SwitchError as error:
             return PushResult(switch.name, errors=(str(error),))
 
-    return await _for_each_switch(topo, work, progress)
+    return await _for_each(chosen(topo, only), work, progress)
 
 
 async def verify(
     topo: Topology,
     pipeline: Pipeline,
     *,
+    only: Collection[str] = (),
     answer_timeout: float = DEFAULT_TIMEOUT,
     progress: Callable[[VerifyResult], None] | None = None,
 ) -> list[VerifyResult]:
-    """Read all switches back and compare; one result per switch, in the topology's order. Writes nothing.
+    """Read the switches back and compare; one result per switch, in the topology's order. Writes nothing.
 
-    Raises FileError if the topology cannot be pushed to v1model switches.
+    `only` names switches; without it, all are meant. Raises FileError if the topology cannot be pushed to v1model
+    switches, UnknownNodeError for a switch that it does not have.
     """
     check_pushable(topo)
 
@@ -104,20 +113,34 @@ async def verify(
         except SwitchError as error:
             return VerifyResult(switch.name, error=str(error))
 
-    return await _for_each_switch(topo, work, progress)
+    return await _for_each(chosen(topo, only), work, progress)
 
 
-async def _push(topo: Topology, switch: SwitchSpec, client: SwitchClient, pipeline: Pipeline) -> PushResult:
+def chosen(topo: Topology, only: Collection[str]) -> list[SwitchSpec]:
+    """The switches of these names in the topology's order, all without a name. Raises UnknownNodeError."""
+    if not only:
+        return list(topo.switches())
+    wanted = {topo.switch(name).name for name in only}
+    return [switch for switch in topo.switches() if switch.name in wanted]
+
+
+async def bring_to_plan(topo: Topology, switch: SwitchSpec, client: SwitchClient, pipeline: Pipeline) -> PushResult:
+    """Set a switch's pipeline, unless it runs it, and write what its entries lack. `client` must be its primary.
+
+    A plan that does not fit is not begun. Raises SwitchError until the first entry is written, after that it is in
+    the result.
+    """
     planned = list(entries(topo, switch))
     pipeline.check_fits(planned)
     pipeline_set = await client.cookie() != pipeline.cookie
     if pipeline_set:
         await client.commit_pipeline()
-    difference = compare(planned, await client.read())
+    present = await client.read()
+    difference = compare(planned, present)
     done: Counter[P4UpdateType] = Counter()
     errors: list[str] = []
     try:
-        for update, batch in _batches(difference):
+        for update, batch in requests(difference, pipeline.room(present)):
             refusals = await client.write(update, batch)
             done[update] += len(batch) - len(refusals)
             errors += map(str, refusals)
@@ -134,29 +157,38 @@ async def _push(topo: Topology, switch: SwitchSpec, client: SwitchClient, pipeli
     )
 
 
-def _batches(difference: Difference) -> Iterator[tuple[P4UpdateType, list[Entry]]]:
-    """The requests to write, in order. A switch may apply one request's updates in any order: one table each.
+def requests(difference: Difference, room: Mapping[str, int]) -> Iterator[tuple[P4UpdateType, list[Entry]]]:
+    """What to write, in order. A switch may apply one request's updates in any order: one table each.
 
-    Entries that are too many go first, or a full table could keep a push from ever getting through.
+    Make before break: what has a way before and after has one all the time, because what is new comes first, and what
+    it replaces goes last. Only where a table's `room` (entries that it can still take) is too small for that, its
+    deletes go first, or a full table could keep a push from ever getting through.
     """
     changed = [planned for planned, _ in difference.changed]
-    for table in reversed(TABLES):
-        yield from _requests(P4UpdateType.DELETE, difference.extra, table)
+    new = Counter(entry.table for entry in difference.missing)
+    crowded = [table for table in TABLES if new[table] > room[table]]
+    for table in reversed(crowded):
+        yield from _batches(P4UpdateType.DELETE, difference.extra, table)
     for table in TABLES:
-        yield from _requests(P4UpdateType.MODIFY, changed, table)
-        yield from _requests(P4UpdateType.INSERT, difference.missing, table)
+        yield from _batches(P4UpdateType.MODIFY, changed, table)
+        yield from _batches(P4UpdateType.INSERT, difference.missing, table)
+    for table in reversed(TABLES):
+        if table not in crowded:
+            yield from _batches(P4UpdateType.DELETE, difference.extra, table)
 
 
-def _requests(update: P4UpdateType, updated: list[Entry], table: str) -> Iterator[tuple[P4UpdateType, list[Entry]]]:
+def _batches(update: P4UpdateType, updated: list[Entry], table: str) -> Iterator[tuple[P4UpdateType, list[Entry]]]:
     batch = [entry for entry in updated if entry.table == table]
     for start in range(0, len(batch), _BATCH):
         yield update, batch[start : start + _BATCH]
 
 
-async def _for_each_switch(
-    topo: Topology, work: Callable[[SwitchSpec], Awaitable[R]], progress: Callable[[R], None] | None
+async def _for_each(
+    switches: Iterable[SwitchSpec],
+    work: Callable[[SwitchSpec], Awaitable[R]],
+    progress: Callable[[R], None] | None,
 ) -> list[R]:
-    gate = asyncio.Semaphore(_CONCURRENT_SWITCHES)
+    gate = asyncio.Semaphore(CONCURRENT_SWITCHES)
 
     async def one(switch: SwitchSpec) -> R:
         async with gate:
@@ -165,4 +197,4 @@ async def _for_each_switch(
             progress(result)
         return result
 
-    return await asyncio.gather(*map(one, topo.switches()))
+    return await asyncio.gather(*map(one, switches))

@@ -92,9 +92,8 @@ class NicSpec:
     tenant: str
 
 
-@dataclass(frozen=True, slots=True)
-class SwitchPort:
-    """A port of a switch, and who is at the other end. `address` is that of a NIC port, else None."""
+class SwitchPort(NamedTuple):
+    """A port of a switch, and who is at the other end. `address` is the text of a NIC port's, else empty."""
 
     number: int
     peer: str
@@ -102,7 +101,7 @@ class SwitchPort:
     peer_index: int
     peer_usid: int
     peer_mac: str
-    address: IPv6Address | None
+    address: str
     queues: QueuesModel
 
 
@@ -142,6 +141,7 @@ class Topology:
         self.t1_per_plane = model.t1_per_plane
         self.nics_per_row = model.nics_per_row
         self.mode = model.mode
+        self._nic_prefix = int(model.nic_prefix.network_address)
         self.tenants = read_tenants(document, model)
         owners = {nics.start: tenant for tenant in self.tenants for nics in tenant.nics}
         self._first_owned = sorted(owners)
@@ -216,23 +216,24 @@ class Topology:
 
     def ports(self, switch: SwitchSpec) -> Iterator[SwitchPort]:
         """The ports of a switch: those to NICs by index, then those to switches by index."""
+        name, plane, row = switch.name, switch.plane, switch.index
         if switch.role == "t0":
             for index in range(self.nics_per_row):
-                name = f"nic{switch.index * self.nics_per_row + index}"
-                nic = self._nic_port(switch.plane, switch.index, index)
-                number = self._port(switch.name, name, 1 + index)
-                queues = self.queues(switch.name, name)
-                yield SwitchPort(number, name, "nic", index, nic.usid, nic.mac, nic.address, queues)
+                peer = f"nic{row * self.nics_per_row + index}"
+                peer_usid = usid(UsidKind.NIC, plane, index)
+                mac, address = _nic_mac(row, peer_usid), address_text(self._nic_address(plane, row, index))
+                queues = self.queues(name, peer)
+                yield SwitchPort(self._port(name, peer, 1 + index), peer, "nic", index, peer_usid, mac, address, queues)
             peer_role: Role = "t1"
             first, count = 1 + self.nics_per_row, self.t1_per_plane
         else:
             peer_role, first, count = "t0", 1, self.rows
         for index in range(count):
-            name = _switch_name(peer_role, switch.plane, index)
-            number = self._port(switch.name, name, first + index)
-            peer_usid = usid(_USID_KIND[peer_role], switch.plane, index)
-            queues = self.queues(switch.name, name)
-            yield SwitchPort(number, name, peer_role, index, peer_usid, _switch_mac(peer_usid), None, queues)
+            peer = _switch_name(peer_role, plane, index)
+            number = self._port(name, peer, first + index)
+            peer_usid = usid(_USID_KIND[peer_role], plane, index)
+            queues = self.queues(name, peer)
+            yield SwitchPort(number, peer, peer_role, index, peer_usid, _switch_mac(peer_usid), "", queues)
 
     # Look-ups by name
 
@@ -247,7 +248,11 @@ class Topology:
 
     def row_prefix(self, row: int) -> str:
         """The /64 of a row's NIC ports."""
-        return f"{address_text(self._nic_address(0, row, 0).packed)}/64"
+        return f"{address_text(self._nic_address(0, row, 0))}/64"
+
+    def row_network(self, row: int) -> bytes:
+        """The same as the 8 leading bytes of an address."""
+        return self._nic_address(0, row, 0).to_bytes(16, "big")[:8]
 
     def tenant(self, name: str) -> Tenant:
         """A tenant by its name. Raises UnknownNodeError."""
@@ -275,7 +280,7 @@ class Topology:
 
     def queues(self, one: str, other: str) -> QueuesModel:
         """The queue thresholds of the ports at both ends of a link, by its nodes' names."""
-        override = self._links.get(_lower_end_first(one, other))
+        override = self._links and self._links.get(_lower_end_first(one, other))
         usual = self.model.queues
         return usual.model_copy(update=override.queues.model_dump(exclude_unset=True)) if override else usual
 
@@ -337,11 +342,10 @@ class Topology:
 
     def _nic_port(self, plane: int, row: int, index: int) -> NicPort:
         own_usid = usid(UsidKind.NIC, plane, index)
-        mac = f"02:01:{_mac_tail(row)}:{_mac_tail(own_usid)}"
-        return NicPort(plane, own_usid, self._nic_address(plane, row, index), mac)
+        return NicPort(plane, own_usid, IPv6Address(self._nic_address(plane, row, index)), _nic_mac(row, own_usid))
 
-    def _nic_address(self, plane: int, row: int, index: int) -> IPv6Address:
-        return IPv6Address(int(self.model.nic_prefix.network_address) | row << 64 | plane << 48 | index)
+    def _nic_address(self, plane: int, row: int, index: int) -> int:
+        return self._nic_prefix | row << 64 | plane << 48 | index
 
     def _part_of_row(self, plane: int, nics: range) -> Iterator[str]:
         if nics:
@@ -374,9 +378,9 @@ class Topology:
         return self._ports.get((switch, peer), usual)
 
 
-def address_text(packed: bytes) -> str:
-    """The text of an IPv6 address; a big plan has too many for the slow str(IPv6Address)."""
-    return socket.inet_ntop(socket.AF_INET6, packed)
+def address_text(address: int) -> str:
+    """The text of an IPv6 address, given as a number; a big plan has too many for the slow str(IPv6Address)."""
+    return socket.inet_ntop(socket.AF_INET6, address.to_bytes(16, "big"))
 
 
 def preset_names() -> list[str]:
@@ -391,12 +395,16 @@ def preset_text(name: str) -> str:
     return (_PRESETS / f"{name}.yaml").read_text(encoding="utf-8")
 
 
-def _cover(first: IPv6Address, last: IPv6Address) -> Iterator[str]:
-    return map(str, summarize_address_range(first, last))
+def _cover(first: int, last: int) -> Iterator[str]:
+    return map(str, summarize_address_range(IPv6Address(first), IPv6Address(last)))
 
 
 def _switch_name(role: Role, plane: int, index: int) -> str:
     return f"p{plane}{role}-{index}"
+
+
+def _nic_mac(row: int, own_usid: int) -> str:
+    return f"02:01:{_mac_tail(row)}:{_mac_tail(own_usid)}"
 
 
 def _switch_mac(own_usid: int) -> str:
