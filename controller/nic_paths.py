@@ -67,6 +67,4 @@ def _path(a: NicSpec, b: NicSpec, template: Template, ev: int) -> NicPath:
     between = [f"p{plane}t0-{a.row}"]
     if template.uplinks:
         between += [f"p{plane}t1-{uplink}", f"p{plane}t0-{b.row}"]
-    return NicPath(
-        plane, uplink if template.uplinks else None, ev, outer_da, usids, (a.name, *between, b.name)
-    )
+    return NicPath(plane, uplink if template.uplinks else None, ev, outer_da, usids, (a.name, *between, b.name))
