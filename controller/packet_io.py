@@ -9,6 +9,7 @@ from typing import NamedTuple
 from finsy import P4PacketIn, P4PacketOut
 
 from controller.p4runtime import Pipeline, SwitchClient
+from nic_model.icmp import internet_checksum
 
 _ETHERNET = struct.Struct("!6s6s2s")
 _IPV6 = struct.Struct("!IHBB16s16s")
@@ -22,6 +23,11 @@ _MIN_MTU = 1280  # RFC 8200 5
 _TIME_EXCEEDED = 3  # RFC 4443 3.3, with code 0 for the hop limit
 _FIRST_INFORMATIONAL = 128  # RFC 4443 2.1: what is below is an error message
 _REDIRECT = 137
+_SECOND = 1_000_000_000
+
+ANSWERS_PER_SECOND = 100
+ANSWER_BURST = 10
+"""Of Time Exceeded, from one switch (RFC 4443 2.4 f asks for a limit; it suggests a burst of 10)."""
 
 
 class PacketIn(NamedTuple):
@@ -51,6 +57,36 @@ class PacketIo:
         await self._client.send_packet(P4PacketOut(frame, egress_port=egress_port, pad=0).encode_update(self._schema))
 
 
+class TimeExceededAnswers:
+    """What a controller answers to the packets of one switch whose hop limit ran out; sans-IO.
+
+    A token bucket limits it (RFC 4443 2.4 f): at most `burst` at once, and `rate` a second.
+    """
+
+    def __init__(self, address: IPv6Address, rate: int = ANSWERS_PER_SECOND, burst: int = ANSWER_BURST) -> None:
+        """`address` is the switch's."""
+        self._address = address
+        self._interval = _SECOND // rate
+        self._room = burst * self._interval
+        self._due = 0  # when the bucket would be full again, ns
+        self.suppressed = 0
+        """Answers that the limit has kept back."""
+
+    def answer(self, packet: PacketIn, now: int) -> bytes | None:
+        """The frame for the port that the packet came in through, None if it gets none. `now` in ns."""
+        if packet.reason != "hop_limit":
+            return None
+        frame = icmp_time_exceeded(self._address, packet.frame)
+        if frame is None:
+            return None
+        due = max(self._due, now) + self._interval
+        if due - now > self._room:
+            self.suppressed += 1
+            return None
+        self._due = due
+        return frame
+
+
 def icmp_time_exceeded(address: IPv6Address, frame: bytes) -> bytes | None:
     """The frame that tells a packet's source that its hop limit ran out at the switch with `address` (RFC 4443 3.3).
 
@@ -69,7 +105,7 @@ def icmp_time_exceeded(address: IPv6Address, frame: bytes) -> bytes | None:
     quoted = packet[: _MIN_MTU - _IPV6.size - _ICMPV6.size]
     length = _ICMPV6.size + len(quoted)
     pseudo_header = _PSEUDO_HEADER.pack(address.packed, source, length, _NEXT_HEADER_ICMPV6)
-    checksum = _internet_checksum(pseudo_header + _ICMPV6.pack(_TIME_EXCEEDED, 0, 0, 0) + quoted)
+    checksum = internet_checksum(pseudo_header + _ICMPV6.pack(_TIME_EXCEEDED, 0, 0, 0) + quoted)
     return (
         _ETHERNET.pack(src_mac, dst_mac, ethertype)
         + _IPV6.pack(_IPV6_VERSION, length, _NEXT_HEADER_ICMPV6, _HOP_LIMIT, address.packed, source)
@@ -81,10 +117,3 @@ def icmp_time_exceeded(address: IPv6Address, frame: bytes) -> bytes | None:
 def _is_error(message: bytes) -> bool:
     """Whether an ICMPv6 message is one that must not be answered with an error: so is one without a type."""
     return not message or message[0] < _FIRST_INFORMATIONAL or message[0] == _REDIRECT
-
-
-def _internet_checksum(data: bytes) -> int:
-    """RFC 1071: the ones' complement of the ones' complement sum of all 16-bit words."""
-    padded = data + b"\0" * (len(data) % 2)
-    # 2^16 is 1 modulo 0xFFFF, so the number as a whole is the sum of its words.
-    return -int.from_bytes(padded, "big") % 0xFFFF

@@ -29,6 +29,7 @@ from fabric.doctor import examine
 from fabric.events_cli import events_app
 from fabric.kubernetes import manifests
 from fabric.nodes import CPU_PORT
+from fabric.path_cli import path_app
 from fabric.run import Run
 from nic_model.cli import nic_app
 from nic_model.event_log import EventLog
@@ -46,6 +47,7 @@ app = typer.Typer(
 )
 app.add_typer(topo_app, name="topo")
 app.add_typer(routes_app, name="routes")
+app.add_typer(path_app, name="path")
 app.add_typer(nic_app, name="nic")
 app.add_typer(events_app, name="events")
 app.add_typer(switch_app)

@@ -48,6 +48,9 @@ class SwitchNode:
         self.plane = plane
         self.peak_depth = 0
         """The most packets that waited for one port since somebody set this to 0."""
+        self.on_packet_in: Callable[[bytes], None] | None = None
+        """Called with what the program gives to the controller, its header in front. Without it that is a drop, whose
+        reason the program has counted."""
         self._boot = boot
         self._events = events
         self._black_holes = 0  # faults of this kind that are there now
@@ -69,21 +72,28 @@ class SwitchNode:
         if self._black_holes:
             self._earlier.drops[BLACK_HOLE] += 1
             return
-        out = self.device.ingress(port, frame, self._events.now)
-        if out >= 0:
-            wire = self._wires.get(out)
+        self._let_out(self.device.ingress(port, frame, self._events.now))
+
+    def packet_out(self, frame: bytes) -> None:
+        """A frame of the controller, its packet-out header in front."""
+        self._let_out(self.device.packet_out((frame, b""), self._events.now))
+
+    def _let_out(self, port: int) -> None:
+        if port >= 0:
+            wire = self._wires.get(port)
             if wire is not None:
-                self._drain(out, wire)
+                self._drain(port, wire)
             else:
-                self._discard(out)
+                self._leave_unconnected(port)
         elif self.device.pipeline is None:
             self._earlier.drops[NO_PIPELINE] += 1
 
-    def _discard(self, port: int) -> None:
-        """No link is there. What goes to the controller is a drop whose reason the program has counted."""
-        self.device.dequeue(port, self._events.now)
+    def _leave_unconnected(self, port: int) -> None:
+        frame = self.device.dequeue(port, self._events.now)
         if port != CPU_PORT:
             self._earlier.drops[UNCONNECTED_PORT] += 1
+        elif frame is not None and self.on_packet_in is not None:
+            self.on_packet_in(b"".join(frame))
 
     def _drain(self, port: int, wire: Wire) -> None:
         device, now = self.device, self._events.now

@@ -7,7 +7,7 @@ response comes back the way the request went. An unanswered update is repeated, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
@@ -40,7 +40,10 @@ class ProbeResult(NamedTuple):
 
 @dataclass(slots=True)
 class _Request:
-    """A request that waits for its response. `times` is None if it is not to be repeated; `asker` may withdraw it."""
+    """A request that waits for its response. `times` is None if it is not to be repeated; `asker` may withdraw it.
+
+    `hop_limit` is the usual one if None.
+    """
 
     peer: Peer
     op: EndpointOp
@@ -50,6 +53,7 @@ class _Request:
     times: RetryTimes | None
     answered: Answered | None
     asker: object = None
+    hop_limit: int | None = None
 
 
 class EndpointOperations:
@@ -74,13 +78,26 @@ class EndpointOperations:
         self._ask(_Request(peer, EndpointOp.PORT_STATUS_UPDATE, None, now, now + times.next_wait(), times, None), now)
 
     def probe(
-        self, peer: Peer, plane: int, ev: int, timeout: int, answered: Answered, now: int, asker: object = None
-    ) -> None:
-        """Ask over the path `ev` whether it works.
+        self,
+        peer: Peer,
+        plane: int,
+        ev: int,
+        timeout: int,
+        answered: Answered,
+        now: int,
+        asker: object = None,
+        hop_limit: int | None = None,
+    ) -> int | None:
+        """Ask over the path `ev` whether it works; the request's id, None if too many are open.
 
-        `answered` is called exactly once, within `timeout` ns, unless `asker` withdraws its probes.
+        `answered` is called exactly once, within `timeout` ns, unless `asker` withdraws its probes. With a small
+        `hop_limit` the probe dies on its way there.
         """
-        self._ask(_Request(peer, EndpointOp.EV_PROBE, (plane, ev), now, now + timeout, None, answered, asker), now)
+        deadline = now + timeout
+        path = (plane, ev)
+        return self._ask(
+            _Request(peer, EndpointOp.EV_PROBE, path, now, deadline, None, answered, asker, hop_limit), now
+        )
 
     def probe_batch(
         self,
@@ -110,16 +127,17 @@ class EndpointOperations:
             if request.asker is asker:
                 del self._requests[request_id]
 
-    def _ask(self, request: _Request, now: int) -> None:
+    def _ask(self, request: _Request, now: int) -> int | None:
         if request.answered is not None and len(self._requests) >= PROBES_OPEN:
             request.answered(None, now)
-            return
+            return None
         self._next_id = self._next_id + 1 & 0xFFFF
         while self._next_id in self._requests:
             self._next_id = self._next_id + 1 & 0xFFFF
         self._requests[self._next_id] = request
         heappush(self._due, (request.deadline, self._next_id))
         self._send(self._next_id, request, now)
+        return self._next_id
 
     def _send(self, request_id: int, request: _Request, now: int) -> None:
         path = request.path or request.peer.any_path()
@@ -127,11 +145,14 @@ class EndpointOperations:
             return  # no port of both ends is up; the timer comes back to it
         plane, ev = path
         wire = self._nic.wire
+        encap = request.peer.encap(plane, ev)
+        if request.hop_limit is not None:
+            encap = replace(encap, wire=replace(wire, hop_limit=request.hop_limit))
         erth = ERTH(op=request.op, port_status_mask=self._nic.planes_up, tx_timestamp=wire.timestamp(now), tsr=wire.tsr)
         self._nic.send_control(
             plane,
             build_control(
-                request.peer.encap(plane, ev),
+                encap,
                 opcode=Opcode.ENDPOINT_REQUEST,
                 dqpn=ENDPOINT_DQPN,
                 psn=request_id,

@@ -25,7 +25,8 @@ from nic_model.ev import Ev, EvProfile
 from nic_model.ev_format import ProfileState, step
 from nic_model.events import Log, PortEvent
 from nic_model.headers import ENDPOINT_DQPN, WRITE_OPCODES
-from nic_model.packet import Frame, MalformedError, Parser, Wire
+from nic_model.icmp import TimeExceeded, read_time_exceeded
+from nic_model.packet import Frame, Malformed, MalformedError, Parser, Wire
 from nic_model.paths import PathFile
 from nic_model.peer import Deny, Peer
 from nic_model.queue_pair import QueuePair
@@ -87,6 +88,8 @@ class Nic(NicBase[MrcPort, QueuePair]):
         ]
         self._addresses = frozenset(port.address for port in self.ports)
         self.endpoint = EndpointOperations(self, answer_timeout)
+        self.on_time_exceeded: Callable[[TimeExceeded, int], None] | None = None
+        """Called, with the time, when a switch tells that the hop limit of one of this NIC's packets ran out there."""
         self.planes_up = (1 << len(self.ports)) - 1
         """Bit p is set if QPs use port p."""
         self._remap_delay = remap_delay
@@ -232,7 +235,8 @@ class Nic(NicBase[MrcPort, QueuePair]):
         try:
             packet = self._parser.parse(frame)
         except MalformedError as error:
-            self.counters.refused[error.reason] += 1
+            if error.reason is not Malformed.NEXT_HEADER or not self._take_time_exceeded(frame, now):
+                self.counters.refused[error.reason] += 1
             return
         envelope = packet.envelope
         if envelope.eth_dst != port.mac or envelope.dst not in self._addresses:
@@ -252,6 +256,15 @@ class Nic(NicBase[MrcPort, QueuePair]):
         if packet.opcode not in WRITE_OPCODES:
             self._enlist_all(queue_pair.peer)
             self._set_alarm(queue_pair)
+
+    def _take_time_exceeded(self, frame: Frame, now: int) -> bool:
+        if self.on_time_exceeded is None:
+            return False
+        message = read_time_exceeded(b"".join(frame))
+        if message is None or message.to not in self._addresses:
+            return False
+        self.on_time_exceeded(message, now)
+        return True
 
     def _set_alarm(self, queue_pair: QueuePair) -> None:
         """Its timers may have been set. An alarm that comes too early is set again."""

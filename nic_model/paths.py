@@ -115,13 +115,18 @@ class Template:
         """Paths in each plane: one per uplink of the T0, a single one inside the row."""
         return self.uplinks or 1
 
+    @staticmethod
+    def plane_and_uplink(ev: int) -> tuple[int, int]:
+        """What an EV says in SRv6 mode."""
+        return ev >> _EV_PLANE_SHIFT, ev >> _EV_UPLINK_SHIFT & MAX_INDEX
+
     def outer_da(self, ev: int, nic_index: int) -> bytes:
         """The outer destination address (16 bytes) of the path `ev` to NIC `nic_index` of the row.
 
         The index of a NIC is the low 16 bits of any of its port addresses. Raises ValueError for an EV that
         is no path of this template or an index that no NIC can have.
         """
-        plane, uplink = ev >> _EV_PLANE_SHIFT, ev >> _EV_UPLINK_SHIFT & MAX_INDEX
+        plane, uplink = self.plane_and_uplink(ev)
         if plane >= self.planes or uplink >= self.paths or ev != srv6_ev(plane, uplink):
             offered = f"{self.planes} planes x {self.paths} paths"
             raise ValueError(f"EV {ev:#010x} is no path to row {self.row}: {offered}")

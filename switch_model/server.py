@@ -59,6 +59,8 @@ class P4RuntimeServer:
                 raise ValueError(f"device id {device.device_id} of {device.name} is taken by {other}")
             self._targets[device.device_id] = _Target(device)
         self._server: Any = None
+        self.address = ""
+        """Where it listens, once it does."""
 
     async def start(self, address: str) -> str:
         """Listens on "host:port" (port 0: any free one) in the running loop; the address that it got.
@@ -74,7 +76,8 @@ class P4RuntimeServer:
         port = server.add_insecure_port(address)
         await server.start()
         self._server = server
-        return f"{address.rpartition(':')[0]}:{port}"
+        self.address = f"{address.rpartition(':')[0]}:{port}"
+        return self.address
 
     def deliver_packet_in(self, device_id: int, frame: bytes) -> bool:
         """Hands a frame that left a device through its CPU port to the device's primary. Call it within the loop.

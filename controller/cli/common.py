@@ -11,6 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
+from controller.nic_paths import PathError
 from controller.topology import UnknownNodeError
 from controller.yaml_file import FileError
 
@@ -67,5 +68,5 @@ def bad_input() -> Iterator[None]:
     """What is wrong with the input ends the command."""
     try:
         yield
-    except (FileError, UnknownNodeError) as error:
+    except (FileError, UnknownNodeError, PathError) as error:
         fail(str(error))

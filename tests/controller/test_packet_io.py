@@ -17,9 +17,10 @@ from scapy.packet import Packet, Raw
 
 from controller.drop_reasons import DROP_REASONS
 from controller.p4runtime import Pipeline, SwitchClient, SwitchError
-from controller.packet_io import PacketIn, PacketIo, icmp_time_exceeded
+from controller.packet_io import PacketIn, PacketIo, TimeExceededAnswers, icmp_time_exceeded
 from controller.plan import entries
 from controller.topology import Control, Topology
+from nic_model.icmp import read_time_exceeded
 from switch_model.device import Device
 from switch_model.server import P4RuntimeServer
 from tests.controller.fake_p4runtime import FakeDevice, FakeP4Runtime
@@ -225,3 +226,29 @@ FRAME = received(udp_packet(0))
 )
 def test_what_may_be_answered(packet: Packet, answered: bool) -> None:
     assert (icmp_time_exceeded(SWITCH, received(packet)) is not None) is answered
+
+
+def test_a_nic_reads_what_the_controller_answers_and_nothing_that_is_damaged() -> None:
+    packet = IPv6(src=SOURCE, dst="fcbb:bbbb:4000:2001:e000::", nh=41) / udp_packet(0)
+    answer = icmp_time_exceeded(SWITCH, received(packet))
+    assert answer is not None
+    message = read_time_exceeded(answer)
+    assert message is not None
+    assert [str(IPv6Address(part)) for part in message[:3]] == [str(SWITCH), SOURCE, "fcbb:bbbb:4000:2001:e000::"]
+    for at in range(14 + 40, len(answer)):
+        damaged = bytearray(answer)
+        damaged[at] ^= 0x10
+        assert read_time_exceeded(bytes(damaged)) is None
+
+
+def test_answers_are_limited_by_a_token_bucket() -> None:
+    answers = TimeExceededAnswers(SWITCH, rate=100, burst=3)
+    packet = PacketIn(1, "hop_limit", FRAME)
+    second = 1_000_000_000
+    assert [answers.answer(packet, second) is not None for _ in range(5)] == [True, True, True, False, False]
+    assert [answers.answer(packet, second + ms * 1_000_000) is not None for ms in (9, 10, 11, 20)] == [
+        False, True, False, True,
+    ]  # fmt: skip
+    assert answers.suppressed == 4
+    assert [answers.answer(packet, 9 * second) is not None for _ in range(4)] == [True, True, True, False]
+    assert answers.answer(PacketIn(1, "guard", FRAME), 99 * second) is None
