@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
-from controller.cli import routes_app, topo_app
+from controller.cli import path_app, routes_app, topo_app
 from controller.topology import Topology
 from controller.yaml_file import FileError
 from fabric import counts, terminal
@@ -29,7 +29,7 @@ from fabric.doctor import examine
 from fabric.events_cli import events_app
 from fabric.kubernetes import manifests
 from fabric.nodes import CPU_PORT
-from fabric.path_cli import path_app
+from fabric.path_cli import path_trace
 from fabric.run import Run
 from nic_model.cli import nic_app
 from nic_model.event_log import EventLog
@@ -47,6 +47,7 @@ app = typer.Typer(
 )
 app.add_typer(topo_app, name="topo")
 app.add_typer(routes_app, name="routes")
+path_app.command("trace")(path_trace)
 app.add_typer(path_app, name="path")
 app.add_typer(nic_app, name="nic")
 app.add_typer(events_app, name="events")

@@ -9,13 +9,12 @@ from rich import box
 from rich.table import Table
 
 from controller.cli.common import FAILED, Json, bad_input, console, fail, note, print_json
-from controller.cli.path import Source, Target, TopologyFile, parse_ev, path_app
+from controller.cli.path import Source, Target, TopologyFile, parse_ev
 from controller.topology import Topology
 from fabric.control import ControlError
 from fabric.trace import CONTROL_LATENCY, trace
 
 
-@path_app.command("trace")
 def path_trace(
     a: Source,
     b: Target,

@@ -10,9 +10,11 @@ from controller.topology import Topology
 from fabric.control import ControlPlane
 from fabric.links import Frame
 from fabric.network import Fabric
+from fabric.transport import MrcTransport
 from nic_model.congestion import FixedWindow
 from nic_model.ev import EV_PLANE_SHIFT, EvProfile
 from nic_model.headers import Ethernet, IPv6
+from nic_model.nic import Nic
 from nic_model.trace import PathTrace
 
 CONTROL_LATENCY = 1_000_000
@@ -38,10 +40,12 @@ def trace(topo: Topology, source: str, target: str, ev: int) -> list[Hop]:
 
     Raises UnknownNodeError, ControlError, and ValueError for an EV that is no path or NICs without one.
     """
-    fabric = Fabric(topo, seed=1, ev_profile=EvProfile(), congestion=lambda _: FixedWindow(1))
+    fabric = Fabric(topo, MrcTransport(EvProfile(), congestion=lambda _: FixedWindow(1)), seed=1)
     a, b = fabric.nic(source), fabric.nic(target)
+    sender = a.nic
+    assert isinstance(sender, Nic)  # what MrcTransport makes
     plane = ev >> EV_PLANE_SHIFT
-    peer = a.nic.peer(topo.nic(target).ports[0].address.packed)
+    peer = sender.peer(topo.nic(target).ports[0].address.packed)
     if peer is None or a is b:
         raise ValueError(f"there is no path from {source} to {target}")
     if plane >= topo.planes:
@@ -52,7 +56,7 @@ def trace(topo: Topology, source: str, target: str, ev: int) -> list[Hop]:
     with ControlPlane(topo, fabric) as control:
         control.program()
         control.answer_packets(CONTROL_LATENCY)
-        running = PathTrace(a.nic, peer, plane, ev, _TIMEOUT, fabric.events.now)
+        running = PathTrace(sender, peer, plane, ev, _TIMEOUT, fabric.events.now)
         a.attend()
         while not running.done:
             fabric.events.run(fabric.events.now + _TIMEOUT)

@@ -14,7 +14,8 @@ from controller.nic_paths import NicPath, PathError, path_of_ev, paths
 from controller.topology import Topology, preset_text
 from controller.yaml_file import Document
 from nic_model.icmp import read_time_exceeded
-from tests.controller.test_plan import TWO_TENANTS, small
+from tests.controller.test_plan import TWO_TENANTS
+from tests.controller.test_topology import small
 
 DEMO = Topology.preset("demo")
 app = Typer()
