@@ -10,7 +10,7 @@ from controller.topology import Topology
 from fabric.control import ControlPlane
 from fabric.links import Frame
 from fabric.network import Fabric
-from fabric.transport import MrcTransport
+from fabric.transports import MrcTransport
 from nic_model.congestion import FixedWindow
 from nic_model.ev import EV_PLANE_SHIFT, EvProfile
 from nic_model.headers import Ethernet, IPv6
