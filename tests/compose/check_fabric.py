@@ -83,9 +83,15 @@ def test_every_path_answers(fabric: ComposeFabric) -> None:
     assert paths(fabric, NEIGHBOUR) == {(0, 0): True, (1, 0): True}
 
 
+def test_the_ptf_tests_of_un_pass_in_the_image(fabric: ComposeFabric, engine: Engine) -> None:
+    """Of the embedded switch, as it is in the image: its Python, its packages, its program."""
+    assert fabric.switch_image  # the image is built
+    done = engine.run(["docker", "run", "--rm", IMAGE, "python", "-m", "ptf_tests.run", "embedded", "un"])
+    assert done.returncode == 0 and "ptf on embedded: passed" in done.stdout, done.stdout + done.stderr
+
+
 # ---- packets on a link ---------------------------------------------------------------------------------------
-# What the packet tests prove of one switch, here of the switches in their containers. The place for a part of a PTF
-# suite: `exchange` puts frames on a port of a T0 and gives back what came out of it.
+# What the packet tests prove of one switch, here of the switches in their containers.
 
 
 def round_trip(fabric: ComposeFabric, plane: int, dscp: int, size: int) -> tuple[Packet, Packet]:
