@@ -211,5 +211,4 @@ def _fail(reason: str, code: int) -> NoReturn:
 
 def main() -> None:
     """The console script."""
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else gRPC may tell of a connection that ends
     app()
