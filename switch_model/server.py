@@ -35,6 +35,9 @@ READ_BATCH = 1000
 MAX_WAITING = 1000
 """Messages that may wait for a client before packet-ins for it are lost."""
 
+STOP_GRACE = 0.2
+"""Seconds for streams to end by themselves when the server stops. A client whose stream is cut prints a line of gRPC's."""
+
 _SetConfig = p4r.SetForwardingPipelineConfigRequest
 _GetConfig = p4r.GetForwardingPipelineConfigRequest
 
@@ -90,7 +93,7 @@ class P4RuntimeServer:
     async def stop(self) -> None:
         """Ends all streams and stops listening."""
         if self._server is not None:
-            await self._server.stop(None)
+            await self._server.stop(STOP_GRACE)
             self._server = None
 
 
