@@ -19,11 +19,12 @@ from __future__ import annotations
 import re
 import socket
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property, partial
 from ipaddress import IPv6Address, summarize_address_range
+from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -129,7 +130,7 @@ class UnknownNodeError(LookupError):
 
 
 class Topology:
-    """A fabric, read-only. Everything is derived when it is asked for: nothing here grows with the fabric."""
+    """A fabric, read-only. Everything is derived when it is asked for: what is kept is of the size of one switch."""
 
     def __init__(self, document: Document) -> None:
         """Check a file and take it. Raises FileError, one line with the place in the file."""
@@ -141,6 +142,7 @@ class Topology:
         self.t1_per_plane = model.t1_per_plane
         self.nics_per_row = model.nics_per_row
         self.mode = model.mode
+        self._fabric_ports: dict[tuple[Role, int], list[SwitchPort]] = {}
         self._nic_prefix = int(model.nic_prefix.network_address)
         self.tenants = read_tenants(document, model)
         owners = {nics.start: tenant for tenant in self.tenants for nics in tenant.nics}
@@ -216,24 +218,10 @@ class Topology:
 
     def ports(self, switch: SwitchSpec) -> Iterator[SwitchPort]:
         """The ports of a switch: those to NICs by index, then those to switches by index."""
-        name, plane, row = switch.name, switch.plane, switch.index
+        usual = self._ports_to_switches(switch.role, switch.plane)
         if switch.role == "t0":
-            for index in range(self.nics_per_row):
-                peer = f"nic{row * self.nics_per_row + index}"
-                peer_usid = usid(UsidKind.NIC, plane, index)
-                mac, address = _nic_mac(row, peer_usid), address_text(self._nic_address(plane, row, index))
-                queues = self.queues(name, peer)
-                yield SwitchPort(self._port(name, peer, 1 + index), peer, "nic", index, peer_usid, mac, address, queues)
-            peer_role: Role = "t1"
-            first, count = 1 + self.nics_per_row, self.t1_per_plane
-        else:
-            peer_role, first, count = "t0", 1, self.rows
-        for index in range(count):
-            peer = _switch_name(peer_role, plane, index)
-            number = self._port(name, peer, first + index)
-            peer_usid = usid(_USID_KIND[peer_role], plane, index)
-            queues = self.queues(name, peer)
-            yield SwitchPort(number, peer, peer_role, index, peer_usid, _switch_mac(peer_usid), "", queues)
+            usual = chain(self._ports_to_nics(switch), usual)
+        return map(partial(self._overridden, switch.name), usual) if self._links else iter(usual)
 
     # Look-ups by name
 
@@ -248,7 +236,11 @@ class Topology:
 
     def row_prefix(self, row: int) -> str:
         """The /64 of a row's NIC ports."""
-        return f"{address_text(self._nic_address(0, row, 0))}/64"
+        return self._row_prefixes[row]
+
+    @cached_property
+    def _row_prefixes(self) -> list[str]:
+        return [f"{address_text(self._nic_address(0, row, 0))}/64" for row in range(self.rows)]
 
     def row_network(self, row: int) -> bytes:
         """The same as the 8 leading bytes of an address."""
@@ -280,7 +272,7 @@ class Topology:
 
     def queues(self, one: str, other: str) -> QueuesModel:
         """The queue thresholds of the ports at both ends of a link, by its nodes' names."""
-        override = self._links and self._links.get(_lower_end_first(one, other))
+        override = self._links.get(_lower_end_first(one, other))
         usual = self.model.queues
         return usual.model_copy(update=override.queues.model_dump(exclude_unset=True)) if override else usual
 
@@ -310,6 +302,39 @@ class Topology:
         if (lower, upper) == ("nic", "t0"):
             return lower_row == upper_row
         return (lower, upper) == ("t0", "t1") and lower_plane == upper_plane
+
+    def _ports_to_nics(self, t0: SwitchSpec) -> Iterator[SwitchPort]:
+        plane, row, queues = t0.plane, t0.index, self.model.queues
+        for index in range(self.nics_per_row):
+            peer_usid = usid(UsidKind.NIC, plane, index)
+            mac, address = _nic_mac(row, peer_usid), address_text(self._nic_address(plane, row, index))
+            name = f"nic{row * self.nics_per_row + index}"
+            yield SwitchPort(1 + index, name, "nic", index, peer_usid, mac, address, queues)
+
+    def _ports_to_switches(self, role: Role, plane: int) -> Iterable[SwitchPort]:
+        """They are the same for all switches of a role in a plane."""
+        if (role, plane) not in self._fabric_ports:
+            peer_role: Role = "t1" if role == "t0" else "t0"
+            first, count = (1 + self.nics_per_row, self.t1_per_plane) if role == "t0" else (1, self.rows)
+            usids = [usid(_USID_KIND[peer_role], plane, index) for index in range(count)]
+            self._fabric_ports[role, plane] = [
+                SwitchPort(
+                    first + index,
+                    _switch_name(peer_role, plane, index),
+                    peer_role,
+                    index,
+                    peer_usid,
+                    _switch_mac(peer_usid),
+                    "",
+                    self.model.queues,
+                )
+                for index, peer_usid in enumerate(usids)
+            ]
+        return self._fabric_ports[role, plane]
+
+    def _overridden(self, switch: str, port: SwitchPort) -> SwitchPort:
+        number = self._port(switch, port.peer, port.number)
+        return port._replace(number=number, queues=self.queues(switch, port.peer))
 
     def _place(self, name: str) -> tuple[str, int, int]:
         """(role, plane, row or index); sorts NICs below T0s and T0s below T1s."""

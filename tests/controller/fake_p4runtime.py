@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +27,12 @@ class FakeDevice:
     refuse_pipeline: str = ""
     refuse_writes: str = ""
     silent_in: str = ""
+    fail_in: dict[str, tuple[grpc.StatusCode, str]] = field(default_factory=dict)
+    """By method, how it ends."""
+    before: Callable[[str], Awaitable[None]] | None = None
+    """Told the name of each method that is called, before anything is done."""
     close_stream: bool = False
+    streams: list[Any] = field(default_factory=list)
     on_packet_out: Callable[[p4r.PacketOut], list[p4r.StreamMessageResponse]] = lambda _: []
     """What the stream tells the controller when that has sent a packet."""
     writes: list[tuple[str, list[int]]] = field(default_factory=list)
@@ -69,7 +74,14 @@ class FakeP4Runtime(p4r_grpc.P4RuntimeServicer):
             election_id = U128.decode(request.arbitration.election_id)
             if election_id == device.primary_id:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "Election id already exists")
+            device.streams.append(context)
             yield p4r.StreamMessageResponse(arbitration=device_arbitration(device, election_id))
+
+    async def take_over(self, device: FakeDevice, election_id: int) -> None:
+        """Another controller becomes a device's primary; those that are connected hear of it."""
+        device.primary_id = device.highest_id = election_id
+        for stream in device.streams:
+            await stream.write(p4r.StreamMessageResponse(arbitration=device_arbitration(device, 0)))
 
     async def GetForwardingPipelineConfig(  # noqa: N802
         self, request: p4r.GetForwardingPipelineConfigRequest, context: Any
@@ -88,6 +100,7 @@ class FakeP4Runtime(p4r_grpc.P4RuntimeServicer):
         device = await self._device(request.device_id, "SetForwardingPipelineConfig", context)
         if device.refuse_pipeline:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, device.refuse_pipeline)
+        await self._check_primary(device, request, context)
         device.config = request.config
         device.entries.clear()
         return p4r.SetForwardingPipelineConfigResponse()
@@ -105,6 +118,7 @@ class FakeP4Runtime(p4r_grpc.P4RuntimeServicer):
         )
         if device.refuse_writes:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, device.refuse_writes)
+        await self._check_primary(device, request, context)
         results = [self._apply(device, update) for update in request.updates]
         if any(result.canonical_code for result in results):
             status = rpc_status.Status(code=rpc_code.UNKNOWN, details=[_any(result) for result in results])
@@ -126,11 +140,19 @@ class FakeP4Runtime(p4r_grpc.P4RuntimeServicer):
             device.entries[key] = entry
         return p4r.Error()
 
+    async def _check_primary(self, device: FakeDevice, request: Any, context: Any) -> None:
+        if U128.decode(request.election_id) < device.primary_id:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not primary")
+
     async def _device(self, device_id: int, method: str, context: Any) -> FakeDevice:
         device = self.devices.get(device_id)
         if device is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"Device {device_id} is unknown")
         assert device is not None
+        if device.before:
+            await device.before(method)
+        if method in device.fail_in:
+            await context.abort(*device.fail_in[method])
         if device.silent_in == method:
             await asyncio.Event().wait()
         return device

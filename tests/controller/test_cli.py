@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -19,12 +21,18 @@ from controller.topology import preset_text
 from nic_model.paths import PathFile
 from tests.controller.fake_p4runtime import FakeDevice, FakeP4Runtime
 from tests.controller.test_plan import TWO_TENANTS
-from tests.controller.test_push import PIPELINE, TINY, fib, put, remove
+from tests.controller.test_push import PIPELINE, T0, T1, TINY, count_requests, fib, put, remove
 from tests.controller.test_topology import SMALL
 
 app = Typer()
 app.add_typer(topo_app, name="topo")
 app.add_typer(routes_app, name="routes")
+
+
+T1_OF_DEMO = (
+    "20 entries for 1 switch: next_hop 2, fib 4, my_sid 1, traffic_class 6, queue_limits 2, port_role 2, punt 1, "
+    "my_station 2\n"
+)
 
 
 def run(*arguments: str | Path) -> Result:
@@ -40,12 +48,16 @@ def demo(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "command",
-    [("topo", "new"), ("topo", "check"), ("topo", "show"), *(("routes", c) for c in ("plan", "push", "verify"))],
+    [
+        *(("topo", command) for command in ("new", "check", "show")),
+        *(("routes", command) for command in ("plan", "push", "verify", "diff", "watch")),
+    ],
 )
 def test_each_command_explains_itself_with_an_example(command: tuple[str, str]) -> None:
     result = run(*command, "--help")
     assert result.exit_code == 0
     assert f"Example: mrcfab {' '.join(command)} " in result.stdout
+    assert "Exit codes: 0 " in result.stdout
 
 
 def test_topo_new_prints_a_preset_or_writes_it_once(tmp_path: Path) -> None:
@@ -76,7 +88,8 @@ def test_topo_check(demo: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [("topo", "check"), ("topo", "show"), *(("routes", c) for c in ("plan", "push", "verify"))]
+    "command",
+    [("topo", "check"), ("topo", "show"), *(("routes", c) for c in ("plan", "push", "verify", "diff", "watch"))],
 )
 def test_bad_input_is_one_line_and_exit_code_2(demo: Path, command: tuple[str, str]) -> None:
     demo.write_text(preset_text("demo").replace("planes: 4", "planes: 9"))
@@ -120,7 +133,11 @@ def test_topo_show_with_tenants(tmp_path: Path) -> None:
 
 def test_routes_plan(demo: Path) -> None:
     result = run("routes", "plan", demo)
-    assert (result.exit_code, result.stderr) == (0, "1328 entries\n")
+    assert (result.exit_code, result.stderr) == (
+        0,
+        "1,328 entries for 40 switches: next_hop 160, ecmp_group 8, fib 264, my_sid 40, traffic_class 240, "
+        "queue_limits 160, port_role 160, punt 40, guard 64, host_port 32, my_station 160\n",
+    )
     lines = result.stdout.splitlines()
     assert len(lines) == 1328
     assert lines[0] == (
@@ -132,7 +149,7 @@ def test_routes_plan(demo: Path) -> None:
 def test_routes_plan_of_one_switch_as_json(demo: Path) -> None:
     result = run("routes", "plan", demo, "--switch", "p0t1-3", "--json")
     records = [json.loads(line) for line in result.stdout.splitlines()]
-    assert (result.exit_code, len(records), result.stderr) == (0, 20, "20 entries\n")
+    assert (result.exit_code, len(records), result.stderr) == (0, 20, T1_OF_DEMO)
     assert records[2] == {
         "switch": "p0t1-3",
         "table": "fib",
@@ -151,10 +168,10 @@ def test_routes_plan_of_a_switch_that_is_not_there(demo: Path) -> None:
 def test_routes_plan_writes_path_files(demo: Path, tmp_path: Path) -> None:
     directory = tmp_path / "paths"
     result = run("routes", "plan", demo, "--switch", "p0t1-3", "--paths", directory)
-    assert (result.exit_code, result.stderr) == (0, f"20 entries\n2 path files in {directory}\n")
+    assert (result.exit_code, result.stderr) == (0, f"{T1_OF_DEMO}2 path files in {directory}\n")
     assert PathFile.load(directory / "default" / "row-1.jsonl").local("nic7").index == 3
     blocked = run("routes", "plan", demo, "--switch", "p0t1-3", "--paths", demo)
-    assert (blocked.exit_code, blocked.stderr) == (2, f"20 entries\nerror: {demo}: Not a directory\n")
+    assert (blocked.exit_code, blocked.stderr) == (2, f"{T1_OF_DEMO}error: {demo}: Not a directory\n")
 
 
 def test_a_switch_that_cannot_be_reached_is_one_line(demo: Path) -> None:
@@ -244,3 +261,85 @@ async def test_push_with_an_election_id_that_loses(tiny: Path, fake: FakeP4Runti
     assert result.exit_code == 1
     assert result.stderr == ("p0t0-0, p0t0-1, p0t1-0: not primary with election id 19: a controller with 20 is\n")
     assert (await run_beside("routes", "push", tiny, "--election-id", "21")).exit_code == 0
+
+
+async def test_push_and_verify_of_one_switch_as_json(tiny: Path, fake: FakeP4Runtime) -> None:
+    result = await run_beside("routes", "push", tiny, "--switch", "p0t1-0", "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    pushed = {"pipeline_set": True, "inserted": T1, "modified": 0, "deleted": 0, "unchanged": 0, "errors": []}
+    assert [json.loads(line) for line in result.stdout.splitlines()] == [{"switch": "p0t1-0", **pushed}]
+    remove(fake.devices[3], fib("fcbb:bbbb:2000::/48", 1))
+    result = await run_beside("routes", "verify", tiny, "--switch", "p0t0-0", "--switch", "p0t1-0", "--json")
+    no_pipeline = f"runs no pipeline, not the planned one (cookie {PIPELINE.cookie:#x})"
+    differs = {"missing": 1, "extra": 0, "changed": 0, "unchanged": T1 - 1}
+    assert (result.exit_code, result.stderr) == (1, f"p0t0-0: {no_pipeline}\n")
+    assert [json.loads(line) for line in result.stdout.splitlines()] == [
+        {"switch": "p0t0-0", "ok": False, "error": no_pipeline},
+        {"switch": "p0t1-0", "ok": False, "error": "", **differs},
+    ]
+
+
+@pytest.mark.parametrize("command", ["push", "verify", "diff", "watch"])
+def test_a_switch_that_the_topology_does_not_have(demo: Path, command: str) -> None:
+    result = run("routes", command, demo, "--switch", "p0t2-0")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "error: no switch 'p0t2-0' in demo: p0..3, t0-0..1, t1-0..7\n"
+
+
+async def test_verbose_tells_switch_by_switch(tiny: Path) -> None:
+    pushed = await run_beside("routes", "push", tiny, "-v")
+    assert sorted(pushed.stderr.splitlines()) == [
+        f"p0t0-{row}: pipeline set; {T0} inserted, 0 modified, 0 deleted, 0 unchanged" for row in (0, 1)
+    ] + [f"p0t1-0: pipeline set; {T1} inserted, 0 modified, 0 deleted, 0 unchanged"]
+    again = await run_beside("routes", "push", tiny, "-v", "--switch", "p0t1-0")
+    assert again.stderr == f"p0t1-0: as planned, {T1} entries\n"
+    verified = await run_beside("routes", "verify", tiny, "-v", "--switch", "p0t1-0")
+    assert verified.stderr == f"p0t1-0: as planned, {T1} entries\n"
+
+
+async def test_diff_shows_each_entry_that_a_push_would_write(tiny: Path, fake: FakeP4Runtime) -> None:
+    result = await run_beside("routes", "diff", tiny)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        f"p0t0-0, p0t0-1, p0t1-0: runs no pipeline, not the planned one (cookie {PIPELINE.cookie:#x})\n"
+    )
+    await run_beside("routes", "push", tiny)
+    result = await run_beside("routes", "diff", tiny)
+    assert (result.exit_code, result.output) == (0, "")
+
+    missing, extra = fib("fcbb:bbbb:4000::/48", 2), fib("fcbb:bbbb:4321::/48", 1)
+    planned, present = fib("fcbb:bbbb:e000::/48", 1), fib("fcbb:bbbb:e000::/48", 2)
+    remove(fake.devices[1], missing)
+    put(fake.devices[1], extra)
+    put(fake.devices[1], present)
+    result = await run_beside("routes", "diff", tiny)
+    assert (result.exit_code, result.stderr) == (1, "")
+    assert result.stdout.splitlines() == [
+        f"p0t0-0: + {missing}",
+        f"p0t0-0: ~ {planned}, is route_to(next_hop_id=2)",
+        f"p0t0-0: - {extra}",
+    ]
+    result = await run_beside("routes", "diff", tiny, "--json")
+    assert result.exit_code == 1
+    assert [json.loads(line) for line in result.stdout.splitlines()] == [
+        {"switch": "p0t0-0", "change": "missing", "planned": missing.as_json(), "present": None},
+        {"switch": "p0t0-0", "change": "changed", "planned": planned.as_json(), "present": present.as_json()},
+        {"switch": "p0t0-0", "change": "extra", "planned": None, "present": extra.as_json()},
+    ]
+
+
+@pytest.mark.parametrize("request_number", [1, 4, 10, 16, 22, 28, 34, 42])
+async def test_a_push_that_is_killed_is_completed_by_the_next(
+    tiny: Path, fake: FakeP4Runtime, request_number: int
+) -> None:
+    """SIGKILL to the real process, at points spread over its 42 requests."""
+    before = count_requests(fake, request_number)
+    command = "from controller.cli import routes_app; routes_app()"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", command, "push", str(tiny))
+    await asyncio.wait_for(before.reached.wait(), 30)
+    process.kill()
+    assert await process.wait() == -signal.SIGKILL
+    before.release.set()
+    count_requests(fake)
+    assert (await run_beside("routes", "push", tiny)).exit_code == 0
+    assert (await run_beside("routes", "diff", tiny)).output == ""

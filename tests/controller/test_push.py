@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import grpc
 import pytest
+from finsy.p4schema import P4UpdateType
 from finsy.proto import p4r, rpc_code
 
 from controller.p4runtime import Pipeline
-from controller.plan import TABLES, Entry, Member, action_set, entries
-from controller.push import PushResult, VerifyResult, push, verify
-from controller.topology import Topology
+from controller.plan import TABLES, Difference, Entry, Member, action_set, entries
+from controller.push import PushResult, VerifyResult, push, requests, verify
+from controller.topology import Topology, UnknownNodeError
 from controller.yaml_file import Document, FileError
 from tests.controller.fake_p4runtime import FakeDevice, FakeP4Runtime, entry_key
 
@@ -136,12 +141,104 @@ async def test_only_the_difference_is_written(fake: FakeP4Runtime) -> None:
     assert (await verify(topo, PIPELINE))[0].difference
     assert (await push(topo, PIPELINE))[0] == PushResult("p0t0-0", inserted=1, modified=1, deleted=2, unchanged=T0 - 2)
     assert [(kind, [TABLE_NAMES[table] for table in tables]) for kind, tables in device.writes] == [
-        ("DELETE", ["my_sid"]),
-        ("DELETE", ["fib"]),
         ("MODIFY", ["fib"]),
         ("INSERT", ["fib"]),
+        ("DELETE", ["my_sid"]),
+        ("DELETE", ["fib"]),
     ]
     assert all(result.ok for result in await verify(topo, PIPELINE))
+
+
+def test_what_is_new_comes_before_what_it_replaces_goes() -> None:
+    old, new, moved = fib("fcbb:bbbb:1::/48", 1), fib("fcbb:bbbb:2::/48", 2), fib("fcbb:bbbb:3::/48", 3)
+    own, station = Entry("my_sid", (("dst_addr", "::/48"),), "end_un", ()), Entry("my_station", (), "admit_frame", ())
+    difference = Difference([new, station], [old, own], [(moved, fib("fcbb:bbbb:3::/48", 4))], 0)
+    roomy = dict.fromkeys(TABLES, 1)
+    made_first = [
+        (P4UpdateType.MODIFY, [moved]),
+        (P4UpdateType.INSERT, [new]),
+        (P4UpdateType.INSERT, [station]),
+        (P4UpdateType.DELETE, [own]),
+        (P4UpdateType.DELETE, [old]),
+    ]
+    assert list(requests(difference, roomy)) == made_first
+    # A full table has to lose something first, and it alone.
+    assert list(requests(difference, roomy | {"fib": 0})) == [made_first[-1], *made_first[:-1]]
+
+
+async def test_a_full_table_is_exchanged(fake: FakeP4Runtime) -> None:
+    topo = tiny(fake.address)
+    await push(topo, PIPELINE)
+    device = fake.devices[3]
+    size = PIPELINE.schema.tables["punt"].size
+    punt = next(entry for entry in entries(topo, topo.switch("p0t1-0")) if entry.table == "punt")
+    remove(device, punt)
+    table = [Entry("punt", (("drop_reason", reason),), "punt_to_controller", ()) for reason in range(100, 100 + size)]
+    for entry in table:
+        put(device, entry)
+
+    def refuse(update: p4r.Update) -> tuple[int, str] | None:
+        held = sum(TABLE_NAMES[entry.table_id] == "punt" for entry in device.entries.values())
+        full = update.type == p4r.Update.INSERT and held >= size
+        return (rpc_code.RESOURCE_EXHAUSTED, "full") if full else None
+
+    device.refuse = refuse
+    assert (await push(topo, PIPELINE))[2] == PushResult("p0t1-0", inserted=1, deleted=size, unchanged=T1 - 1)
+
+
+async def test_only_the_chosen_switches(fake: FakeP4Runtime) -> None:
+    topo = tiny(fake.address)
+    results = await push(topo, PIPELINE, only=["p0t1-0", "p0t0-1"])
+    assert [(result.switch, result.inserted) for result in results] == [("p0t0-1", T0), ("p0t1-0", T1)]
+    assert fake.devices[1].config is None
+    assert [result.switch for result in await verify(topo, PIPELINE, only=["p0t1-0"])] == ["p0t1-0"]
+    with pytest.raises(UnknownNodeError, match="no switch 'p0t0-2' in tiny"):
+        await push(topo, PIPELINE, only=["p0t0-2"])
+
+
+async def test_a_push_that_is_interrupted_anywhere_is_completed_by_the_next(fake: FakeP4Runtime) -> None:
+    """Cut before each of its requests in turn, from where the last one left things to all that a push writes."""
+    topo = tiny(fake.address)
+    before = count_requests(fake)
+    await push(topo, PIPELINE)
+    total = before.total
+    assert total > 3 * (4 + 8)
+    for cut in range(1, total + 1):
+        for device in fake.devices.values():
+            device.config, device.entries = None, {}
+        before = count_requests(fake, cut)
+        work = asyncio.create_task(push(topo, PIPELINE))
+        await before.reached.wait()
+        work.cancel()
+        with suppress(asyncio.CancelledError):
+            await work
+        before.release.set()
+        count_requests(fake)
+        assert not any(result.errors for result in await push(topo, PIPELINE))
+        assert all(result.ok for result in await verify(topo, PIPELINE))
+
+
+@dataclass
+class Requests:
+    """How many requests have come; the one with the number `hold` waits for `release`."""
+
+    hold: int = 0
+    total: int = 0
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    release: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def before(self, method: str) -> None:  # noqa: ARG002
+        self.total += 1
+        if self.total == self.hold:
+            self.reached.set()
+            await self.release.wait()
+
+
+def count_requests(fake: FakeP4Runtime, hold: int = 0) -> Requests:
+    requests = Requests(hold)
+    for device in fake.devices.values():
+        device.before = requests.before
+    return requests
 
 
 async def test_verify_names_every_entry_that_differs(fake: FakeP4Runtime) -> None:
@@ -288,15 +385,56 @@ async def test_a_switch_that_fails_does_not_hold_up_the_others(
     ]
 
 
+@pytest.mark.parametrize("method", ["SetForwardingPipelineConfig", "Write"])
+async def test_who_lost_while_pushing_says_who_won(fake: FakeP4Runtime, method: str) -> None:
+    device = fake.devices[2]
+
+    async def before(called: str) -> None:
+        if called == method:
+            await fake.take_over(device, 78)
+
+    device.before = before
+    results = await push(tiny(fake.address), PIPELINE)
+    assert results[1].errors == ("not primary any more: a controller with election id 78 is",)
+    assert (results[1].pipeline_set, results[1].inserted) == (method == "Write", 0)
+    assert results[0] == PushResult("p0t0-0", pipeline_set=True, inserted=T0)
+
+
+METHODS = ["StreamChannel", "GetForwardingPipelineConfig", "SetForwardingPipelineConfig", "Read", "Write"]
+CODES = [
+    (grpc.StatusCode.INTERNAL, "boom"),
+    (grpc.StatusCode.UNIMPLEMENTED, ""),
+    (grpc.StatusCode.RESOURCE_EXHAUSTED, "16 streams are open"),
+    (grpc.StatusCode.UNAUTHENTICATED, "who are you"),
+    (grpc.StatusCode.UNKNOWN, "no details"),
+    (grpc.StatusCode.ABORTED, "later"),
+    (grpc.StatusCode.DATA_LOSS, "flash"),
+]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("code", "message"), CODES)
+async def test_what_a_method_ends_with_is_told(
+    fake: FakeP4Runtime, method: str, code: grpc.StatusCode, message: str
+) -> None:
+    fake.devices[2].fail_in[method] = code, message
+    topo = tiny(fake.address)
+    reason = f"{code.name}: {message}" if message else code.name
+    results = await push(topo, PIPELINE)
+    assert results[1].errors == (reason,)
+    assert [result.inserted for result in results] == [T0, 0, T1]
+    fake.devices[2].config = fake.devices[1].config
+    verified = await verify(topo, PIPELINE)
+    assert verified[1].error == (reason if method in ("GetForwardingPipelineConfig", "Read") else "")
+
+
 async def test_a_switch_that_refuses_to_be_written(fake: FakeP4Runtime) -> None:
     fake.devices[1].refuse_writes = "not primary"
     results = await push(tiny(fake.address), PIPELINE)
     assert results[0] == PushResult("p0t0-0", pipeline_set=True, errors=("PERMISSION_DENIED: not primary",))
 
 
-@pytest.mark.parametrize(
-    "method", ["StreamChannel", "GetForwardingPipelineConfig", "SetForwardingPipelineConfig", "Read", "Write"]
-)
+@pytest.mark.parametrize("method", METHODS)
 async def test_a_switch_that_does_not_answer(fake: FakeP4Runtime, method: str) -> None:
     fake.devices[1].silent_in = method
     results = await push(tiny(fake.address), PIPELINE, answer_timeout=0.2)
