@@ -48,10 +48,10 @@ async def watch(
     async def keep(switch: SwitchSpec) -> None:
         lost = ""
         while True:
+            told: tuple[str, ...] | None = None
             try:
                 async with SwitchClient(switch.control, pipeline, answer_timeout) as client:
                     await client.become_primary(election_id)
-                    told: tuple[str, ...] | None = None
                     while True:
                         async with gate:
                             result = await bring_to_plan(topo, switch, client, pipeline)
@@ -60,9 +60,10 @@ async def watch(
                         lost, told = "", result.errors
                         await client.stay_primary(check)
             except SwitchError as error:
-                if str(error) != lost:
+                # What ended a connection is told by what comes of the next one.
+                if told is None and str(error) != lost:
                     report(PushResult(switch.name, errors=(str(error),)))
-                lost = str(error)
+                    lost = str(error)
             await asyncio.sleep(retry)
 
     await asyncio.gather(*map(keep, chosen(topo, only)))

@@ -25,8 +25,9 @@ class Arbitration(Generic[C]):
         self._highest: int | None = None
 
     @property
-    def has_clients(self) -> bool:
-        return bool(self._clients)
+    def clients(self) -> list[C]:
+        """The live clients."""
+        return list(self._clients)
 
     @property
     def primary(self) -> C | None:

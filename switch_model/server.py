@@ -35,8 +35,8 @@ READ_BATCH = 1000
 MAX_WAITING = 1000
 """Messages that may wait for a client before packet-ins for it are lost."""
 
-STOP_GRACE = 0.2
-"""Seconds for streams to end by themselves when the server stops. A client whose stream is cut prints a line of gRPC's."""
+STOP_GRACE = 1.0
+"""Seconds for requests under way when the server stops."""
 
 _SetConfig = p4r.SetForwardingPipelineConfigRequest
 _GetConfig = p4r.GetForwardingPipelineConfigRequest
@@ -93,6 +93,8 @@ class P4RuntimeServer:
     async def stop(self) -> None:
         """Ends all streams and stops listening."""
         if self._server is not None:
+            for target in self._targets.values():
+                target.end_streams()
             await self._server.stop(STOP_GRACE)
             self._server = None
 
@@ -119,6 +121,10 @@ class _Target:
         if self._config is None:
             raise StatusError(rpc_code.FAILED_PRECONDITION, "No forwarding pipeline config set for this device")
         return self._config
+
+    def end_streams(self) -> None:
+        for client in self.arbitration.clients:
+            client.outbox.put_nowait(None)
 
     def notify(self, updates: Mapping[_Client, p4r.MasterArbitrationUpdate]) -> None:
         for client, update in updates.items():
@@ -268,7 +274,8 @@ class _Service(p4r_grpc.P4RuntimeServicer):
         try:
             while (response := await client.outbox.get()) is not None:
                 yield response
-            await reader
+            if reader.done():  # else it is the server that ends the stream
+                await reader
         except StatusError as error:
             await _abort(context, error)
         finally:

@@ -52,18 +52,19 @@ def routes_watch(
     with bad_input():
         topo = Topology.load(file)
         pipeline = Pipeline(p4)
-        waiting = {one.name for one in chosen(topo, switch or ())}
-        total = len(waiting)
+        total = len(chosen(topo, switch or ()))
+        seen: set[str] = set()
 
         def tell(result: PushResult) -> None:
             if as_json:
                 print_json({"time": time.time(), **asdict(result)})
                 return
             if result.changed or result.errors or verbose:
-                _say(f"{result.switch}: {pushed_text(result)}")
-            if waiting and not result.errors:
-                waiting.discard(result.switch)
-                if not waiting:
+                again = "came back empty: " if result.pipeline_set and result.switch in seen else ""
+                _say(f"{result.switch}: {again}{pushed_text(result)}")
+            if not result.errors and result.switch not in seen:
+                seen.add(result.switch)
+                if len(seen) == total:
                     _say(f"{count(total, 'switch', 'switches')} as planned, watching; Ctrl-C ends it")
 
         async def until_stopped() -> None:

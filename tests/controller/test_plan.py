@@ -176,8 +176,8 @@ overrides:
             f"queue_limits egress_port={port} -> set_limits(data_packets=4294967295, trim_packets=60)"
             for port in (1, 2, 3, 4)
         ),
-        "port_role egress_port=1 -> fabric_role(dscp=16, size=128, from=3, span=11622)",
         "port_role egress_port=2 -> host_role(dscp=16, size=128)",
+        "port_role egress_port=1 -> fabric_role(dscp=16, size=128, from=3, span=11622)",
         "port_role egress_port=3 -> fabric_role(dscp=12, size=128, from=3, span=11622)",
         "port_role egress_port=4 -> fabric_role(dscp=12, size=128, from=3, span=11622)",
     ]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 from finsy.p4schema import P4UpdateType
+from scapy.layers.inet import UDP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Ether
 
 from controller.p4runtime import Pipeline, SwitchClient
 from controller.plan import Entry, entries
@@ -61,6 +65,45 @@ async def test_a_drifted_switch_is_found_and_repaired(demo: Topology) -> None:
     repaired = await push(demo, PIPELINE)
     assert PushResult("p2t1-5", inserted=1, deleted=1, unchanged=19) in repaired
     assert all(result.ok for result in await verify(demo, PIPELINE))
+
+
+async def test_a_push_onto_a_live_switch_loses_no_packet() -> None:
+    """The fabric grows, and shrinks again: entries of all tables are added, changed and removed under traffic.
+
+    Four rows are one prefix for the guard and two rows another one, so that what plain packets may pass by is replaced.
+    """
+    device = Device(1, name="p0t0-0")
+    server = P4RuntimeServer([device])
+    address = await server.start("127.0.0.1:0")
+    demo = preset_text("demo").replace("127.0.0.1:9559", address)
+    small = Topology(Document.parse(demo, "demo.yaml"))
+    grown_text = demo.replace("rows: 2 ", "rows: 4 ").replace("t1_per_plane: 8", "t1_per_plane: 12")
+    grown_text += "queues: {data_packets: 32, mark_from: 5, mark_to: 20}\ntrim_size: 256\n"
+    grown = Topology(Document.parse(grown_text, "grown.yaml"))
+
+    sender, receiver = small.nic("nic0").ports[0], small.nic("nic4").ports[0]
+    inner = IPv6(src=str(sender.address), dst=str(receiver.address)) / UDP()
+    ether = Ether(dst=small.switch("p0t0-0").mac, src=sender.mac)
+    uplink_3 = small.nics_per_row + 1 + 3
+    srv6 = bytes(ether / IPv6(src=str(sender.address), dst="fcbb:bbbb:2000:4003:2001:e000::") / inner)
+    plain = bytes(ether / inner)
+
+    def forwarded(frame: bytes) -> int:
+        port = device.ingress(1, (frame, b""), 0)
+        assert device.dequeue(port, 0) is not None
+        return port
+
+    await push(small, PIPELINE, only=["p0t0-0"])
+    for topo in (grown, small):
+        work = asyncio.create_task(push(topo, PIPELINE, only=["p0t0-0"]))
+        while not work.done():
+            assert forwarded(srv6) == uplink_3
+            assert small.nics_per_row < forwarded(plain) <= topo.nics_per_row + grown.t1_per_plane
+            await asyncio.sleep(0)
+        [result] = work.result()
+        assert result.inserted and result.modified and result.deleted and not result.errors
+        assert [verified.ok for verified in await verify(topo, PIPELINE, only=["p0t0-0"])] == [True]
+    await server.stop()
 
 
 async def test_what_the_switch_refuses_is_named(demo: Topology) -> None:

@@ -106,7 +106,7 @@ def test_other_roles_are_refused(arbitration: Arbitration[str]) -> None:
     with pytest.raises(StatusError, match="role 'mirror': only the default role is supported") as error:
         arbitration.update("a", _request(1, p4r.Role(name="mirror")))
     assert error.value.code == rpc_code.UNIMPLEMENTED
-    assert not arbitration.has_clients
+    assert not arbitration.clients
 
 
 def test_clients_are_limited(arbitration: Arbitration[str]) -> None:
