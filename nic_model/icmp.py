@@ -56,7 +56,7 @@ def _request_id(packet: bytes) -> int | None:
     if ip.next_hdr == NEXT_HEADER_IPV6:
         ip = IPv6.unpack(packet, at)
         at += IPv6.SIZE
-    if ip.next_hdr != NEXT_HEADER_UDP:
+    if ip.next_hdr != NEXT_HEADER_UDP or len(packet) < at + UDP.SIZE + BTH.SIZE:
         return None
     bth = BTH.unpack(packet, at + UDP.SIZE)
     is_request = bth.opcode == Opcode.ENDPOINT_REQUEST and bth.dqpn == ENDPOINT_DQPN
